@@ -1,0 +1,1 @@
+"""The benchmark: cases, timing, records and what follows from them."""

@@ -1,0 +1,232 @@
+"""What a run leaves behind: cases, measurements and verdicts, one JSON line each. Standard library only.
+
+A record holds identity, raw samples and distances. Statistics are derived from it and never stored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import IO, Any, Literal
+
+from ..runtimes.base import Placement
+
+SCHEMA = 1
+Status = Literal["ok", "skipped", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The identity of one measurement.
+
+    `seq` is the number of new tokens of one call, `past` the number of cached ones before them. A `forward` case has
+    past 0; a decode step has phase `step` and usually seq 1.
+    """
+
+    model: str
+    size: str
+    phase: str
+    dtype: str
+    runtime: str
+    batch: int
+    seq: int
+    past: int
+
+    @property
+    def length(self) -> int:
+        """The axis along which cost grows: new tokens in `forward`, cached tokens in `step`."""
+        return self.past if self.phase == "step" else self.seq
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}@{self.size} {self.phase} {self.dtype} {self.runtime} "
+            f"batch {self.batch} seq {self.seq} past {self.past}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputError:
+    """Distance of one output of the timed session from float64 truth.
+
+    `rms` and `max_abs` are of (runtime - truth); `scale` is the rms of truth itself. `ruler_rms` is the rms of
+    (torch in the same dtype on the CPU - truth): the rounding error that this precision costs in any case. `detail`
+    says what is wrong when the values cannot be compared at all (another shape, NaN).
+    """
+
+    name: str
+    rms: float | None
+    max_abs: float | None
+    scale: float
+    ruler_rms: float
+    detail: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Error in units of the reference's own rounding error; None when there is nothing to divide."""
+        if self.rms is None:
+            return None
+        if self.rms == 0:
+            return 0.0
+        return self.rms / self.ruler_rms if self.ruler_rms > 0 else float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One case on one runtime: raw samples by block, or the reason why there are none.
+
+    `blocks_ns[i]` pairs in time with `blocks_ns[i]` of the other runtimes of the same case. `stopped` says why the
+    timing ended: "precision" (the interval was narrow enough) or "budget". `peak_bytes` is the process's peak resident
+    memory. `flops` counts what the model computes in one call.
+    """
+
+    case: Case
+    status: Status
+    reason: str | None = None
+    blocks_ns: tuple[tuple[int, ...], ...] = ()
+    prepare_s: float | None = None
+    peak_bytes: int | None = None
+    flops: int | None = None
+    errors: tuple[OutputError, ...] = ()
+    placement: Placement | None = None
+    stopped: str | None = None
+
+    @property
+    def block_medians_ns(self) -> tuple[float, ...]:
+        """The median of each block, in nanoseconds."""
+        return tuple(median(block) for block in self.blocks_ns if block)
+
+    @property
+    def median_ns(self) -> float | None:
+        """The median of the block medians, in nanoseconds; None when nothing was timed."""
+        return median(self.block_medians_ns) if self.block_medians_ns else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The answer to one yes-or-no question about an exported model, with the distance and the limit it was held to."""
+
+    model: str
+    size: str
+    phase: str
+    dtype: str
+    check: str
+    status: Literal["pass", "fail", "error"]
+    distance: float | None
+    limit: float | None
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run folder as read back. `problems` names each line that could not be read."""
+
+    folder: Path
+    header: Mapping[str, Any]
+    measurements: tuple[Measurement, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+
+
+class RunError(Exception):
+    """A run folder that cannot be read at all; the message names the folder and the reason."""
+
+
+def to_line(record: Measurement | Verdict) -> str:
+    """One record as one JSON line (without the line break)."""
+    return json.dumps({"kind": type(record).__name__.lower(), **asdict(record)}, separators=(",", ":"))
+
+
+def from_line(line: str) -> Measurement | Verdict:
+    """The record of one JSON line.
+
+    Raises:
+        ValueError: the line is no record of this schema.
+    """
+    try:
+        data = json.loads(line)
+        kind = data.pop("kind")
+        if kind == "verdict":
+            return Verdict(**data)
+        if kind == "measurement":
+            return _measurement(data)
+    except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f"not a record: {error}") from None
+    raise ValueError(f"not a record: unknown kind {kind!r}")
+
+
+def _measurement(data: dict[str, Any]) -> Measurement:
+    data["case"] = Case(**data["case"])
+    data["blocks_ns"] = tuple(tuple(int(ns) for ns in block) for block in data["blocks_ns"])
+    data["errors"] = tuple(OutputError(**error) for error in data["errors"])
+    if data["placement"] is not None:
+        data["placement"] = Placement(**data["placement"])
+    return Measurement(**data)
+
+
+def append(stream: IO[str], record: Measurement | Verdict) -> None:
+    """Write one record and force it to disk, so that a killed run keeps it."""
+    stream.write(to_line(record) + "\n")
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def write_header(folder: Path, header: Mapping[str, Any]) -> None:
+    """Write `run.json` whole or not at all."""
+    part = folder / "run.json.part"
+    part.write_text(json.dumps({"schema": SCHEMA, **header}, indent=1) + "\n")
+    part.replace(folder / "run.json")
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run folder; damaged lines are named in `problems`, the rest is kept.
+
+    Raises:
+        RunError: no such folder, no readable `run.json`, or one of a newer schema.
+    """
+    header = _read_header(folder)
+    records = folder / "records.jsonl"
+    measurements, verdicts, problems = [], [], []
+    if not records.exists():
+        problems.append("records.jsonl is missing: the run ended before its first case")
+    for number, line in _lines(records):
+        try:
+            record = from_line(line)
+        except ValueError as error:
+            problems.append(f"records.jsonl line {number}: {error}")
+            continue
+        (measurements if isinstance(record, Measurement) else verdicts).append(record)  # type: ignore[attr-defined]
+    return Run(
+        folder=folder,
+        header=header,
+        measurements=tuple(measurements),
+        verdicts=tuple(verdicts),
+        problems=tuple(problems),
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    if path.exists():
+        with path.open(errors="replace") as stream:
+            yield from ((number, line) for number, line in enumerate(stream, 1) if line.strip())
+
+
+def _read_header(folder: Path) -> Mapping[str, Any]:
+    path = folder / "run.json"
+    if not folder.is_dir():
+        raise RunError(f"{folder}: no such run folder")
+    if not path.is_file():
+        raise RunError(f"{folder}: no run.json, so this is not a run folder")
+    try:
+        header = json.loads(path.read_text())
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise RunError(f"{path}: cannot be read: {error}") from None
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if not isinstance(schema, int):
+        raise RunError(f"{path}: no schema number, so this is not a run's header")
+    if schema > SCHEMA:
+        raise RunError(f"{path}: schema {schema} is newer than the {SCHEMA} that this isorun reads; upgrade isorun")
+    return header  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Export: a source model becomes a folder with `model.onnx` and `artifact.json`."""

@@ -1,0 +1,146 @@
+"""ExportedModel: a folder with `model.onnx` and its manifest `artifact.json`. No torch is imported to read one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ..models.signature import Signature, TensorSpec
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..models.phases import PhaseModule
+
+SCHEMA = 1
+MANIFEST = "artifact.json"
+MODEL = "model.onnx"
+
+
+class ArtifactError(Exception):
+    """A folder that is no artifact, or a damaged one; the message names the file, the rule and the value."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an exported model came from, precise enough to build it again.
+
+    `kind` is "preset" (name = preset, at `size`, random weights of `seed`) or "module" (name = "package.module:factory",
+    a function without arguments that returns a module with a `signature`).
+    """
+
+    kind: str
+    name: str
+    size: str = "full"
+    seed: int = 0
+
+    def module(self, phase: str) -> PhaseModule:
+        """The source model of one phase, rebuilt; needs torch.
+
+        Raises:
+            ArtifactError: the source names something that is not there.
+        """
+        if self.kind == "preset":
+            from ..models.phases import phase_module
+            from ..models.presets import PRESETS
+
+            if self.name not in PRESETS:
+                raise ArtifactError(f"source: no preset is named {self.name!r}")
+            return phase_module(PRESETS[self.name].at(self.size), phase, seed=self.seed)  # type: ignore[arg-type]
+        if self.kind == "module":
+            module, _, factory = self.name.partition(":")
+            return cast("PhaseModule", getattr(import_module(module), factory)())
+        raise ArtifactError(f"source: kind {self.kind!r} is none of preset, module")
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """An exported model on disk.
+
+    `phase` is "forward", "step" or "encode"; `ops` counts operators by name; `files` maps each file of the folder to
+    its SHA-256; `limits` maps id inputs to their exclusive upper bound; `seconds` is what the export took.
+    """
+
+    folder: Path
+    phase: str
+    dtype: str
+    opset: int
+    source: Source
+    ops: Mapping[str, int]
+    files: Mapping[str, str]
+    limits: Mapping[str, int]
+    versions: Mapping[str, str]
+    seconds: float
+
+    @property
+    def model_path(self) -> Path:
+        """The graph."""
+        return self.folder / MODEL
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the graph file."""
+        return self.files[MODEL]
+
+    def signature(self) -> Signature:
+        """Inputs and outputs as the graph declares them, with the id limits of the manifest."""
+        import onnx
+
+        declared = graph_signature(onnx.load(self.model_path, load_external_data=False).graph)
+        inputs = (replace(spec, limit=self.limits.get(spec.name)) for spec in declared.inputs)
+        return Signature(tuple(inputs), declared.outputs)
+
+    def module(self) -> PhaseModule:
+        """The source model, rebuilt; needs torch."""
+        return self.source.module(self.phase)
+
+    def write_manifest(self) -> None:
+        """Write `artifact.json` into the folder."""
+        content = {"schema": SCHEMA, **asdict(self)}
+        del content["folder"]
+        (self.folder / MANIFEST).write_text(json.dumps(content, indent=1) + "\n")
+
+    @classmethod
+    def open(cls, folder: Path) -> ExportedModel:
+        """Read the manifest of a folder.
+
+        Raises:
+            ArtifactError: no manifest, a damaged or a newer one.
+        """
+        path = folder / MANIFEST
+        if not path.is_file():
+            raise ArtifactError(f"{folder}: no {MANIFEST}, so this is not an exported model")
+        try:
+            content: dict[str, Any] = json.loads(path.read_text())
+            schema = content.pop("schema")
+            if schema > SCHEMA:
+                raise ArtifactError(f"{path}: schema {schema} is newer than the {SCHEMA} that this isorun reads")
+            return cls(folder=folder, **{**content, "source": Source(**content["source"])})
+        except (UnicodeDecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ArtifactError(f"{path}: not a manifest: {error}") from None
+
+
+def graph_signature(graph: onnx.GraphProto) -> Signature:
+    """The declared inputs and outputs of a graph; a dimension without name or size is called "?"."""
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = tuple(_spec(value) for value in graph.input if value.name not in weights)
+    return Signature(inputs, tuple(_spec(value) for value in graph.output))
+
+
+def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
+    from onnx import helper
+
+    tensor = value.type.tensor_type
+    dims = (d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
+    return TensorSpec(value.name, helper.tensor_dtype_to_np_dtype(tensor.elem_type).name, tuple(dims))
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file, read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""Reference models: frozen configurations, and the modules that they build."""

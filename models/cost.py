@@ -1,0 +1,65 @@
+"""What a model costs: parameters, floating-point operations and cache bytes, from its structure alone."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+
+from .config import ConfigError, ModelConfig
+from .signature import Sizes
+from .transformer import build
+
+
+def parameters(config: ModelConfig) -> int:
+    """The number of weights, tied ones once: counted on the module itself, built without memory."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build(config).parameters())
+
+
+def flops(config: ModelConfig, phase: str, sizes: Sizes) -> int:
+    """Operations of one call of a phase at these sizes (axes of its signature); a multiply-add is two.
+
+    Counts what the modules compute, matrices only: norms, activations and softmax are left out, as in torch's counter.
+    """
+    batch, tokens, past = sizes["batch"], sizes["sequence"], sizes.get("past", 0)
+    if config.topology == "encoder":
+        return batch * _stack(config, tokens, tokens)
+    head = 2 * tokens * config.dim * config.vocab
+    if config.topology == "decoder":
+        return batch * (_stack(config, tokens, past + tokens) + head)
+    if phase == "encode":
+        return batch * (_stack(config, tokens, tokens) + _cross_keys(config, tokens))
+    source = sizes["source"]
+    decode = _stack(config, tokens, past + tokens) + _cross(config, tokens, source) + head
+    encode = _stack(config, source, source) + _cross_keys(config, source)
+    return batch * (decode if phase == "step" else decode + encode)
+
+
+def cache_bytes(config: ModelConfig, *, batch: int, tokens: int, bytes_per_number: int) -> int:
+    """Bytes that a decoder keeps for `tokens` past tokens.
+
+    Raises:
+        ConfigError: the model keeps nothing between steps.
+    """
+    if config.topology == "encoder":
+        raise ConfigError(f"{config.name}: an encoder has no cache")
+    sizes = {"batch": batch, "past": tokens}
+    numbers = sum(
+        prod(dim if isinstance(dim, int) else sizes[dim] for dim in tensor.shape)
+        for tensor in config.mixer.cache(config)
+    )
+    return config.layers * numbers * bytes_per_number
+
+
+def _stack(config: ModelConfig, tokens: int, keys: int) -> int:
+    return config.layers * (config.mixer.flops(config, tokens, keys) + config.ffn.flops(config, tokens))
+
+
+def _cross(config: ModelConfig, tokens: int, source: int) -> int:
+    """Cross-attention of all layers without its keys and values: Q, O, scores and values."""
+    return config.layers * 4 * config.dim * tokens * (config.dim + source)
+
+
+def _cross_keys(config: ModelConfig, source: int) -> int:
+    return config.layers * 4 * config.dim**2 * source

@@ -1,0 +1,49 @@
+"""Token embeddings: ids to vectors, with the additions that some families make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from .norm import NoNorm
+
+if TYPE_CHECKING:
+    from .config import ModelConfig, Norm
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A table of token vectors.
+
+    `scale` multiplies by √dim (Vaswani et al. 2017, section 3.4); `token_types` adds a second table for segments and
+    `norm` normalises the sum (both BERT, Devlin et al. 2019).
+    """
+
+    scale: bool = False
+    token_types: int = 0
+    norm: Norm = NoNorm()
+
+    def build(self, config: ModelConfig) -> TokenEmbedding:
+        """The lookup module; the norm is applied by the model, after positions were added."""
+        return TokenEmbedding(config, self)
+
+
+class TokenEmbedding(nn.Module):
+    """ids (batch, tokens), optional token types (batch, tokens) → (batch, tokens, dim)."""
+
+    def __init__(self, config: ModelConfig, spec: Tokens) -> None:
+        super().__init__()
+        self.word = nn.Embedding(config.vocab, config.dim)
+        self.types = nn.Embedding(spec.token_types, config.dim) if spec.token_types else None
+        self.scale = config.dim**0.5 if spec.scale else None
+
+    def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
+        """Look up, scale, add the token types."""
+        x: Tensor = self.word(ids)
+        if self.scale is not None:
+            x = x * self.scale
+        if self.types is not None and types is not None:
+            x = x + self.types(types)
+        return x

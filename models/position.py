@@ -1,0 +1,176 @@
+"""Positions: sinusoidal, learned, rotary.
+
+Shapes: positions (B, m); embeddings (B, m, dim); queries and keys (B, heads, m, head_dim).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .config import ConfigError, Rotate
+
+if TYPE_CHECKING:
+    from .config import ModelConfig
+
+
+class PositionEncoding(nn.Module):
+    """Does nothing: the base of the encodings, and the encoding of a model that needs none."""
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Embeddings with positions added."""
+        return x
+
+    def rotation(self, positions: Tensor) -> Rotate:
+        """The function that turns queries and keys at these positions."""
+        return lambda x: x
+
+
+@dataclass(frozen=True)
+class NoPosition:
+    """No position encoding, for mixers that see order by themselves."""
+
+    uses_ids = False
+
+    def check(self, config: ModelConfig) -> None:
+        """Always possible."""
+
+    def build(self, config: ModelConfig) -> PositionEncoding:
+        """The encoding that does nothing."""
+        return PositionEncoding()
+
+    def limit(self, config: ModelConfig) -> int | None:
+        """No limit."""
+        return None
+
+
+@dataclass(frozen=True)
+class Sinusoidal:
+    """PE(p, 2i) = sin(p·base^(-2i/dim)), PE(p, 2i+1) = cos(the same), added once (Vaswani et al. 2017, section 3.5)."""
+
+    base: float = 10_000.0
+    uses_ids = True
+
+    def check(self, config: ModelConfig) -> None:
+        """Sines and cosines come in pairs."""
+        if config.dim % 2:
+            raise ConfigError(f"{config.name}: dim {config.dim} is odd, and sinusoidal positions come in pairs")
+
+    def build(self, config: ModelConfig) -> PositionEncoding:
+        """Computed from the positions, with no table and no limit."""
+        return SinusoidalEncoding(frequencies(config.dim, self.base))
+
+    def limit(self, config: ModelConfig) -> int | None:
+        """No limit: computed, not looked up."""
+        return None
+
+
+class SinusoidalEncoding(PositionEncoding):
+    """Adds interleaved sines and cosines."""
+
+    frequencies: Tensor
+
+    def __init__(self, frequencies: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (B, m, dim) + PE(positions)."""
+        angles = positions[..., None].to(self.frequencies.dtype) * self.frequencies  # B, m, dim/2
+        return x + torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A table of `context` vectors, one a position (Devlin et al. 2019; Radford et al. 2019). It ends at `context`."""
+
+    uses_ids = True
+
+    def check(self, config: ModelConfig) -> None:
+        """Always possible."""
+
+    def build(self, config: ModelConfig) -> PositionEncoding:
+        """The table."""
+        return LearnedEncoding(config)
+
+    def limit(self, config: ModelConfig) -> int | None:
+        """The rows of the table."""
+        return config.context
+
+
+class LearnedEncoding(PositionEncoding):
+    """Adds a row of a table."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.table = nn.Embedding(config.context, config.dim)
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (B, m, dim) + table[positions]."""
+        table: Tensor = self.table(positions)
+        return x + table
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary positions: pair i of a head turns by p·base^(-2i/head_dim) (Su et al. 2021).
+
+    Two layouts exist and must not be mixed. They are one function up to a permutation of the weights:
+
+        interleaved   pairs (0, 1) (2, 3) …            RoFormer, GPT-J, the original Llama code
+        half          pairs (0, d/2) (1, d/2 + 1) …    GPT-NeoX, Hugging Face's Llama and Mistral
+    """
+
+    base: float = 10_000.0
+    layout: Literal["half", "interleaved"] = "half"
+    uses_ids = True
+
+    def check(self, config: ModelConfig) -> None:
+        """Dimensions turn in pairs."""
+        if config.head_dim % 2:
+            raise ConfigError(f"{config.name}: head_dim {config.head_dim} is odd, and RoPE turns pairs of dimensions")
+
+    def build(self, config: ModelConfig) -> PositionEncoding:
+        """The rotation; angles are computed from the positions, so there is no table to run out of."""
+        return RotaryEncoding(frequencies(config.head_dim, self.base), self.layout)
+
+    def limit(self, config: ModelConfig) -> int | None:
+        """No limit: computed, not looked up."""
+        return None
+
+
+class RotaryEncoding(PositionEncoding):
+    """Turns queries and keys; leaves embeddings alone."""
+
+    frequencies: Tensor
+
+    def __init__(self, frequencies: Tensor, layout: Literal["half", "interleaved"]) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.turn = turn_halves if layout == "half" else turn_neighbours
+
+    def rotation(self, positions: Tensor) -> Rotate:
+        """The turn at positions (B, m), for x (B, heads, m, head_dim)."""
+        angles = positions[:, None, :, None].to(self.frequencies.dtype) * self.frequencies  # B, 1, m, head_dim/2
+        cos, sin = angles.cos(), angles.sin()
+        return lambda x: self.turn(x, cos, sin)
+
+
+def frequencies(dim: int, base: float) -> Tensor:
+    """base^(-2i/dim) for i = 0 … dim/2 - 1, computed in float64: the first is the fastest."""
+    return (base ** -(torch.arange(0, dim, 2, dtype=torch.float64) / dim)).float()
+
+
+def turn_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate the pairs (i, i + d/2)."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def turn_neighbours(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate the pairs (2i, 2i + 1)."""
+    a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)

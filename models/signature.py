@@ -1,0 +1,89 @@
+"""Signatures: the named tensors of a graph with their free axes, and the feeds made from them (numpy only)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+Feeds = Mapping[str, Array]
+Sizes = Mapping[str, int]
+Padding = Literal["none", "left", "right"]
+Dim = int | str  # a fixed size, or the name of a free axis: "batch", "past + sequence"
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One named tensor: numpy dtype name, shape with free axes by name, and an exclusive upper bound for ids."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    limit: int | None = None
+
+    def resolve(self, sizes: Sizes) -> tuple[int, ...]:
+        """The shape at the given sizes; a free axis may be a sum of names ("past + sequence").
+
+        Raises:
+            KeyError: an axis has no size.
+        """
+        return tuple(
+            dim if isinstance(dim, int) else sum(sizes[part.strip()] for part in dim.split("+")) for dim in self.shape
+        )
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The inputs and outputs of a graph, in order."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The names of the free axes of the inputs."""
+        dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))
+        return frozenset(part.strip() for dim in dims for part in dim.split("+"))
+
+    def feeds(self, sizes: Sizes, *, seed: int = 0, padding: Padding = "none") -> dict[str, Array]:
+        """Deterministic inputs at the given sizes.
+
+        Masks are ones with zeros on the padded side (row r > 0 of a batch loses up to r tokens, never all);
+        positions count the real tokens; ids are drawn below their limit; everything else is standard normal.
+
+        Raises:
+            KeyError: an axis has no size.
+        """
+        rng = np.random.default_rng(seed)
+        feeds: dict[str, Array] = {}
+        for spec in self.inputs:
+            shape = spec.resolve(sizes)
+            if spec.name.endswith("attention_mask"):
+                feeds[spec.name] = _mask(shape, padding).astype(spec.dtype)
+            elif np.issubdtype(np.dtype(spec.dtype), np.floating):
+                feeds[spec.name] = rng.standard_normal(shape).astype(spec.dtype)
+            else:
+                feeds[spec.name] = rng.integers(0, spec.limit or 2, shape).astype(spec.dtype)
+        if "position_ids" in feeds:
+            feeds["position_ids"] = positions(feeds["attention_mask"], feeds["position_ids"].shape[1])
+        return feeds
+
+
+def positions(mask: Array, tokens: int) -> Array:
+    """Positions of the last `tokens` columns of a mask (batch, past + tokens): real tokens counted from 0."""
+    return np.clip(np.cumsum(mask.astype(np.int64), axis=1) - 1, 0, None)[:, mask.shape[1] - tokens :]
+
+
+def _mask(shape: tuple[int, ...], padding: Padding) -> NDArray[np.int64]:
+    batch, length = shape
+    mask = np.ones(shape, np.int64)
+    if padding != "none":
+        for row in range(1, batch):
+            padded = min(row, length - 1)
+            if padded > 0:
+                mask[row, slice(0, padded) if padding == "left" else slice(length - padded, None)] = 0
+    return mask

@@ -1,0 +1,248 @@
+"""The three topologies, assembled from a configuration's specs, and the cached step.
+
+Shapes: B batch, m new tokens, p past tokens, t = p + m, s source tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .attention import Cache, CrossAttention, visible
+from .config import ModelConfig, Rotate
+from .embedding import TokenEmbedding
+from .recurrent import LSTMLayer
+
+
+class PreNorm(nn.Module):
+    """x + f(norm(x)): the residual stream is never normalised (GPT-2, Xiong et al. 2020)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = config.norm.build(config.dim)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What the sublayer reads."""
+        y: Tensor = self.norm(x)
+        return y
+
+    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+        """What the next sublayer gets."""
+        return x + y
+
+
+class PostNorm(PreNorm):
+    """norm(x + f(x)): the 2017 Transformer, BERT and GPT-1."""
+
+    def enter(self, x: Tensor) -> Tensor:
+        """The stream itself."""
+        return x
+
+    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+        """The normalised sum."""
+        z: Tensor = self.norm(x + y)
+        return z
+
+
+class NoResidual(nn.Module):
+    """f(x): stacked recurrent layers."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+
+    def enter(self, x: Tensor) -> Tensor:
+        """The stream itself."""
+        return x
+
+    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+        """The layer's output alone."""
+        return y
+
+
+_JOINTS = {"pre": PreNorm, "post": PostNorm, "none": NoResidual}
+
+
+class Block(nn.Module):
+    """Mixer, cross-attention in the decoder of an encoder-decoder, feed-forward, each joined to the residual stream."""
+
+    def __init__(self, config: ModelConfig, *, causal: bool, cross: bool) -> None:
+        super().__init__()
+        joint = _JOINTS[config.residual]
+        self.mixer = config.mixer.build(config, causal=causal)
+        self.mixer_joint = joint(config)
+        if cross:
+            self.cross = CrossAttention(config)
+            self.cross_joint = joint(config)
+        self.ffn = config.ffn.build(config)
+        self.ffn_joint = joint(config)
+
+    def forward(
+        self, x: Tensor, plan: object, rotate: Rotate, past: Cache, source: tuple[Tensor, Cache] | None = None
+    ) -> tuple[Tensor, Cache]:
+        """x (B, m, dim) → (B, m, dim) and the layer's cache; `source` is the source mask with this layer's keys."""
+        y, present = self.mixer(self.mixer_joint.enter(x), plan, rotate, past)
+        x = self.mixer_joint.leave(x, y)
+        if source is not None:
+            x = self.cross_joint.leave(x, self.cross.cross(self.cross_joint.enter(x), *source))
+        return self.ffn_joint.leave(x, self.ffn(self.ffn_joint.enter(x))), present
+
+
+class ParallelBlock(nn.Module):
+    """x + mixer(norm(x)) + ffn(norm(x)), with one norm (GPT-J, PaLM: Chowdhery et al. 2022)."""
+
+    def __init__(self, config: ModelConfig, *, causal: bool, cross: bool) -> None:
+        super().__init__()
+        self.norm = config.norm.build(config.dim)
+        self.mixer = config.mixer.build(config, causal=causal)
+        self.ffn = config.ffn.build(config)
+
+    def forward(self, x: Tensor, plan: object, rotate: Rotate, past: Cache) -> tuple[Tensor, Cache]:
+        """x (B, m, dim) → (B, m, dim) and the layer's cache."""
+        h = self.norm(x)
+        y, present = self.mixer(h, plan, rotate, past)
+        return x + y + self.ffn(h), present
+
+
+class Stack(nn.Module):
+    """The layers of one encoder or decoder, from embeddings to normalised states."""
+
+    def __init__(self, config: ModelConfig, *, causal: bool, cross: bool = False) -> None:
+        super().__init__()
+        block = ParallelBlock if config.residual == "parallel" else Block
+        ends_in_norm = config.residual in ("pre", "parallel")
+        self.position = config.position.build(config)
+        self.embedding_norm = config.embedding.norm.build(config.dim)
+        self.layers = nn.ModuleList(block(config, causal=causal, cross=cross) for _ in range(config.layers))
+        self.final_norm = config.norm.build(config.dim) if ends_in_norm else nn.Identity()
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor,
+        positions: Tensor,
+        past: Sequence[Cache] = (),
+        source: tuple[Tensor, Sequence[Cache]] | None = None,
+    ) -> tuple[Tensor, list[Cache]]:
+        """x (B, m, dim), mask (B, t), positions (B, m), `past` and source keys a layer → (B, m, dim), caches."""
+        x = self.embedding_norm(self.position(x, positions))
+        plan = self.layers[0].mixer.plan(mask, x.shape[1])
+        rotate = self.position.rotation(positions)
+        present = []
+        for i, layer in enumerate(self.layers):
+            extra = () if source is None else ((source[0], source[1][i]),)
+            x, cache = layer(x, plan, rotate, past[i] if past else (), *extra)
+            present.append(cache)
+        return self.final_norm(x), present
+
+
+class Head(nn.Module):
+    """Logits from states; a tied head shares the table of the word embedding."""
+
+    def __init__(self, config: ModelConfig, embedding: TokenEmbedding) -> None:
+        super().__init__()
+        self.linear = nn.Linear(config.dim, config.vocab, bias=False)
+        if config.tie_embeddings:
+            self.linear.weight = embedding.word.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, m, dim) → (B, m, V)."""
+        y: Tensor = self.linear(x)
+        return y
+
+
+class Encoder(nn.Module):
+    """Bidirectional: every token sees every real token (BERT)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embedding = config.embedding.build(config)
+        self.stack = Stack(config, causal=False)
+
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+        """ids and mask (B, n), token types (B, n) where the model has them → states (B, n, dim)."""
+        x, _ = self.stack(self.embedding(ids, types), mask, _counted(ids))
+        y: Tensor = x
+        return y
+
+
+class Decoder(nn.Module):
+    """Causal language model: forward without a past, step with one."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embedding = config.embedding.build(config)
+        self.stack = Stack(config, causal=True)
+        self.head = Head(config, self.embedding)
+
+    def forward(
+        self, ids: Tensor, mask: Tensor, positions: Tensor, past: Sequence[Cache] = ()
+    ) -> tuple[Tensor, list[Cache]]:
+        """ids and positions (B, m), mask (B, t), a cache a layer → logits (B, m, V) and the caches of t tokens."""
+        x, present = self.stack(self.embedding(ids), mask, positions, past)
+        return self.head(x), present
+
+
+class EncoderDecoder(nn.Module):
+    """Encoder and decoder with cross-attention; source and target share one embedding (Vaswani et al. 2017)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embedding = config.embedding.build(config)
+        self.encoder = Stack(config, causal=False)
+        self.decoder = Stack(config, causal=True, cross=True)
+        self.head = Head(config, self.embedding)
+
+    def encode(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, list[Cache]]:
+        """ids and mask (B, s) → states (B, s, dim), and keys and values of cross-attention a decoder layer."""
+        x, _ = self.encoder(self.embedding(ids), mask, _counted(ids))
+        return x, [layer.cross.keys(x) for layer in self.decoder.layers]  # type: ignore[operator, union-attr]
+
+    def decode(
+        self, ids: Tensor, mask: Tensor, source_mask: Tensor, source: Sequence[Cache], past: Sequence[Cache] = ()
+    ) -> tuple[Tensor, list[Cache]]:
+        """ids (B, m), mask (B, t), source mask (B, s) and keys, a cache a layer → logits (B, m, V), caches."""
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, mask.shape[1] - ids.shape[1] :]
+        keys = visible(source_mask, ids.shape[1])
+        x, present = self.decoder(self.embedding(ids), mask, positions, past, (keys, source))
+        return self.head(x), present
+
+
+_TOPOLOGIES = {"encoder": Encoder, "decoder": Decoder, "encoder-decoder": EncoderDecoder}
+
+
+def build(config: ModelConfig, *, seed: int = 0) -> nn.Module:
+    """The model of a configuration in eval mode, with random weights that depend on the seed alone.
+
+    On the `meta` device (`with torch.device("meta")`) it is built without memory and left without values.
+    """
+    model = _TOPOLOGIES[config.topology](config).eval().requires_grad_(False)
+    if not any(parameter.is_meta for parameter in model.parameters()):
+        initialise(model, config, seed)
+    return model
+
+
+def initialise(model: nn.Module, config: ModelConfig, seed: int) -> None:
+    """Random weights that let every part matter: a fault anywhere must reach the output.
+
+    Matrices have variance 1/fan-in, so scores and activations stay of order 1; gains vary around 1 and biases around 0.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    table_std = config.dim**-0.5 if config.embedding.scale else 1.0
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, 0, module.in_features**-0.5, generator=generator)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, 0, table_std, generator=generator)
+        elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+            nn.init.normal_(module.weight, 1, 0.1, generator=generator)
+        elif isinstance(module, LSTMLayer):
+            module.initialise(generator)
+        bias = getattr(module, "bias", None)
+        if isinstance(module, nn.Linear | nn.LayerNorm) and bias is not None:
+            nn.init.normal_(bias, 0, 0.1, generator=generator)
+
+
+def _counted(ids: Tensor) -> Tensor:
+    return torch.arange(ids.shape[1], device=ids.device).expand_as(ids)

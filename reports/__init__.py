@@ -1,0 +1,1 @@
+"""Reports: records become tables and charts, and these become pages."""

@@ -1,0 +1,60 @@
+"""The protocols of a runtime. Prepare once, run often; only `run` is ever timed, and it returns when the work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..export.artifact import ExportedModel
+    from ..models.signature import Array, Feeds
+
+
+class RuntimeFailure(Exception):
+    """A runtime's own failure, mapped at the boundary: it becomes a row with this reason, never a traceback."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a session runs: its execution provider, nodes by provider, precision of the arithmetic, and threads."""
+
+    provider: str
+    nodes: Mapping[str, int]
+    precision: str
+    threads: int
+
+
+class Session(Protocol):
+    """An exported model, loaded and ready. `Staged` and `Raw` are the runtime's own (device tensors, bindings)."""
+
+    def stage(self, feeds: Feeds) -> Any:
+        """Host to device, contiguous; untimed."""
+
+    def run(self, staged: Any) -> Any:
+        """The work itself, synchronous; results stay on the device."""
+
+    def fetch(self, raw: Any) -> dict[str, Array]:
+        """Device to host, by output name; untimed."""
+
+    def placement(self) -> Placement:
+        """What really ran where."""
+
+    def close(self) -> None:
+        """Free what the session holds."""
+
+
+class Runtime(Protocol):
+    """One way to run an exported model."""
+
+    name: str
+
+    def missing(self) -> str | None:
+        """None, or the reason why it cannot run here and what to install."""
+
+    def prepare(self, artifact: ExportedModel, threads: int) -> Session:
+        """Load a model.
+
+        Raises:
+            RuntimeFailure: the runtime refuses the model, or would run it elsewhere than asked.
+        """
