@@ -189,7 +189,9 @@ def read_run(folder: Path) -> Run:
     """
     header = _read_header(folder)
     records = folder / "records.jsonl"
-    measurements, verdicts, problems = [], [], []
+    measurements: list[Measurement] = []
+    verdicts: list[Verdict] = []
+    problems: list[str] = []
     if not records.exists():
         problems.append("records.jsonl is missing: the run ended before its first case")
     for number, line in _lines(records):
@@ -198,7 +200,10 @@ def read_run(folder: Path) -> Run:
         except ValueError as error:
             problems.append(f"records.jsonl line {number}: {error}")
             continue
-        (measurements if isinstance(record, Measurement) else verdicts).append(record)  # type: ignore[attr-defined]
+        if isinstance(record, Measurement):
+            measurements.append(record)
+        else:
+            verdicts.append(record)
     return Run(
         folder=folder,
         header=header,

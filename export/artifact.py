@@ -30,8 +30,9 @@ class ArtifactError(Exception):
 class Source:
     """Where an exported model came from, precise enough to build it again.
 
-    `kind` is "preset" (name = preset, at `size`, random weights of `seed`) or "module" (name = "package.module:factory",
-    a function without arguments that returns a module with a `signature`).
+    `kind` is "preset" (name = preset, at `size`, random weights of `seed`), "checkpoint" (name = a folder of published
+    weights) or "module" (name = "package.module:factory", a function without arguments that returns a module with a
+    `signature`).
     """
 
     kind: str
@@ -52,10 +53,16 @@ class Source:
             if self.name not in PRESETS:
                 raise ArtifactError(f"source: no preset is named {self.name!r}")
             return phase_module(PRESETS[self.name].at(self.size), phase, seed=self.seed)  # type: ignore[arg-type]
+        if self.kind == "checkpoint":
+            from ..models.checkpoints import load
+            from ..models.phases import phase_module
+
+            config, model = load(Path(self.name))
+            return phase_module(config, phase, model=model)
         if self.kind == "module":
             module, _, factory = self.name.partition(":")
             return cast("PhaseModule", getattr(import_module(module), factory)())
-        raise ArtifactError(f"source: kind {self.kind!r} is none of preset, module")
+        raise ArtifactError(f"source: kind {self.kind!r} is none of preset, checkpoint, module")
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,9 @@ def _trace(module: PhaseModule, source: Source, opset: int) -> Any:
     signature = module.signature
     feeds = signature.feeds(module.example, padding="left")
     example = tuple(torch.from_numpy(array) for array in feeds.values())
-    free = tuple({i: Dim.DYNAMIC for i, dim in enumerate(spec.shape) if isinstance(dim, str)} for spec in signature.inputs)
+    free = tuple(
+        {i: Dim.DYNAMIC for i, dim in enumerate(spec.shape) if isinstance(dim, str)} for spec in signature.inputs
+    )
     try:
         with torch.no_grad(), _quiet():
             program = torch.onnx.export(
@@ -77,7 +79,7 @@ def _trace(module: PhaseModule, source: Source, opset: int) -> Any:
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
-        raise ExportError(f"{source.name}: {_last_line(error)}") from error
+        raise ExportError(f"{source.name}: {_reason(error)}") from error
     assert program is not None  # dynamo=True always returns one
     _declare(program.model.graph.inputs, signature.inputs, source)
     _declare(program.model.graph.outputs, signature.outputs, source)
@@ -85,7 +87,7 @@ def _trace(module: PhaseModule, source: Source, opset: int) -> Any:
 
 
 def _declare(values: Iterable[onnx_ir.Value | None], specs: Iterable[TensorSpec], source: Source) -> None:
-    """Give each value the axes of its spec; a dimension that the exporter fixed but the spec leaves free is an error."""
+    """Give each value the axes of its spec; a dimension that was fixed but should be free is an error."""
     for value, spec in zip(values, specs, strict=True):
         assert value is not None
         traced = value.shape
@@ -93,7 +95,7 @@ def _declare(values: Iterable[onnx_ir.Value | None], specs: Iterable[TensorSpec]
             found = traced[axis] if traced is not None and axis < len(traced) else None
             if isinstance(found, int) and found != dim:
                 raise ExportError(
-                    f"{source.name}: {spec.name} axis {axis} should be {dim!r} and was exported as the fixed size {found}"
+                    f"{source.name}: axis {axis} of {spec.name} should be {dim!r} and is fixed at {found}"
                 )
         value.shape = onnx_ir.Shape(spec.shape)
 
@@ -106,7 +108,7 @@ def _write(
     try:
         onnx.checker.check_model(path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise ExportError(f"{source.name}: the ONNX checker refuses the export: {_last_line(error)}") from error
+        raise ExportError(f"{source.name}: the ONNX checker refuses the export: {_reason(error)}") from error
     graph = onnx.load(path, load_external_data=False).graph
     artifact = ExportedModel(
         folder=folder,
@@ -140,6 +142,9 @@ def _quiet() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+def _reason(error: BaseException) -> str:
+    """The first line of the deepest cause: what torch wraps around it is advice."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from onnxscript import opset18 as op
+from onnxscript import opset18
 
 from ..models import recurrent  # noqa: F401  (defines isorun::lstm)
+
+op: Any = opset18  # typed for tensors alone, but it takes constants as well
 
 
 def lstm(x: Any, hidden: Any, cell: Any, weight_input: Any, weight_hidden: Any, bias: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ without a key, and no output depends on what a runtime makes of an empty softmax
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,7 @@ from .config import CacheTensor, ConfigError, Rotate
 if TYPE_CHECKING:
     from .config import ModelConfig, Sizes
 
+Plan = Any  # what a mixer's `plan` makes for its own `forward`
 Cache = tuple[Tensor, ...]  # key and value, each (B, G, p, D); empty where there is no past
 
 
@@ -90,7 +91,7 @@ class Attention(nn.Module):
         self.o = nn.Linear(config.dim, config.dim, bias=config.bias)
         self.grouped = kv_heads != config.heads
 
-    def plan(self, mask: Tensor, tokens: int) -> Tensor:
+    def plan(self, mask: Tensor, tokens: int) -> Plan:
         """Which keys each query may see: bool (B, 1, m, t)."""
         real = visible(mask, tokens)
         if not self.causal:
@@ -99,7 +100,7 @@ class Attention(nn.Module):
         gap = torch.arange(keys - tokens, keys, device=mask.device)[:, None] - torch.arange(keys, device=mask.device)
         return real & (gap >= 0) | (gap == 0)
 
-    def forward(self, x: Tensor, plan: Tensor, rotate: Rotate, past: Cache) -> tuple[Tensor, Cache]:
+    def forward(self, x: Tensor, plan: Plan, rotate: Rotate, past: Cache) -> tuple[Tensor, Cache]:
         """x (B, m, dim) → (B, m, dim), with the keys and values of past and new tokens, each (B, G, t, D)."""
         q = rotate(self.split(self.q(x)))  # B, H, m, D
         k, v = rotate(self.split(self.k(x))), self.split(self.v(x))  # B, G, m, D
@@ -108,13 +109,13 @@ class Attention(nn.Module):
         y = self.attend(q, k, v, plan)  # B, H, m, D
         return self.o(y.transpose(1, 2).flatten(2)), (k, v)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: Tensor) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
         """softmax(q·kᵀ/√D)·v under the mask: (B, H, m, D)."""
         return F.scaled_dot_product_attention(q, k, v, attn_mask=plan, enable_gqa=self.grouped)
 
     def split(self, x: Tensor) -> Tensor:
         """(B, m, heads·D) → (B, heads, m, D)."""
-        return x.unflatten(2, (-1, self.head_dim)).transpose(1, 2)
+        return torch.unflatten(x, 2, (-1, self.head_dim)).transpose(1, 2)
 
 
 def visible(mask: Tensor, tokens: int) -> Tensor:
@@ -135,9 +136,10 @@ class CrossAttention(Attention):
         """Key and value of the encoder's output (B, s, dim), each (B, H, s, D): computed once a sequence."""
         return self.split(self.k(source)), self.split(self.v(source))
 
-    def cross(self, x: Tensor, plan: Tensor, keys: Cache) -> Tensor:
+    def cross(self, x: Tensor, plan: Plan, keys: Cache) -> Tensor:
         """x (B, m, dim) → (B, m, dim)."""
-        y: Tensor = self.o(self.attend(self.split(self.q(x)), *keys, plan).transpose(1, 2).flatten(2))
+        k, v = keys
+        y: Tensor = self.o(self.attend(self.split(self.q(x)), k, v, plan).transpose(1, 2).flatten(2))
         return y
 
 
@@ -202,8 +204,8 @@ def block_sizes(tokens: int, past: int, window: int) -> tuple[int, int, int]:
     symbolic under torch.export.
     """
     blocks = (tokens + window - 1) // window
-    block = torch.sym_min(window, tokens)
-    context = torch.sym_min(window - 1, past + (blocks - 1) * window)
+    block = torch.sym_min(window, tokens)  # type: ignore[no-untyped-call]
+    context = torch.sym_min(window - 1, past + (blocks - 1) * window)  # type: ignore[no-untyped-call]
     return blocks, block, context
 
 
@@ -214,7 +216,7 @@ class WindowAttention(Attention):
         super().__init__(config, spec.groups(config.heads), causal=True)
         self.window = spec.window
 
-    def plan(self, mask: Tensor, tokens: int) -> WindowPlan:  # type: ignore[override]
+    def plan(self, mask: Tensor, tokens: int) -> Plan:
         """Where each block reads, and what it may see there."""
         keys = mask.shape[1]
         past = keys - tokens
@@ -232,7 +234,7 @@ class WindowAttention(Attention):
             mask=allowed.flatten(0, 1)[:, None],
         )
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: WindowPlan) -> Tensor:  # type: ignore[override]
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
         """Fold the blocks into the batch, attend inside each, and unfold: (B, H, m, D)."""
         batch, tokens = q.shape[0], q.shape[2]
         y = super().attend(
@@ -241,10 +243,11 @@ class WindowAttention(Attention):
             fold(v, plan.keys),
             plan.mask,
         )
-        y = y.unflatten(0, (batch, plan.queries.shape[0])).transpose(1, 2).flatten(2, 3)  # B, H, blocks·block, D
-        return y[:, :, :tokens]
+        y = torch.unflatten(y, 0, (batch, plan.queries.shape[0]))  # B, blocks, H, block, D
+        return y.transpose(1, 2).flatten(2, 3)[:, :, :tokens]
 
 
 def fold(x: Tensor, index: Tensor) -> Tensor:
     """Gather blocks and move them into the batch: (B, heads, length, D) → (B·blocks, heads, width, D)."""
-    return x.index_select(2, index.flatten()).unflatten(2, index.shape).transpose(1, 2).flatten(0, 1)
+    blocks = torch.unflatten(x.index_select(2, index.flatten()), 2, index.shape)  # B, heads, blocks, width, D
+    return blocks.transpose(1, 2).flatten(0, 1)

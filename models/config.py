@@ -100,7 +100,7 @@ class Mixer(Protocol):
 
     @property
     def general_tokens(self) -> int:
-        """The fewest tokens at which no part of the computation is empty or single: a trace below it is a special case."""
+        """The fewest tokens at which no part of the computation is empty or single; a shorter trace is special."""
 
     def cache(self, config: ModelConfig) -> tuple[CacheTensor, ...]:
         """What one layer keeps between steps."""
@@ -159,11 +159,9 @@ class ModelConfig:
         return self.position.limit(self)
 
     def scaled(self, **sizes: int) -> ModelConfig:
-        """The same architecture at other `dim`, `layers`, `heads`, `vocab`, `context`; the rest follows in proportion."""
+        """The same architecture at other `dim`, `layers`, `heads`, `vocab`, `context`; the rest keeps its ratio."""
         after = Sizes(**{field: sizes.get(field, getattr(self, field)) for field in Sizes.__annotations__})
-        return replace(
-            self, **asdict(after), mixer=self.mixer.scaled(self, after), ffn=self.ffn.scaled(self, after)
-        )
+        return replace(self, **asdict(after), mixer=self.mixer.scaled(self, after), ffn=self.ffn.scaled(self, after))
 
     def at(self, size: Size) -> ModelConfig:
         """One of the three named sizes: `tiny` for tests, `small` for a bench on a CPU, `full` as published."""
@@ -179,4 +177,3 @@ SIZES: dict[str, dict[str, int]] = {
     "small": {"dim": 256, "layers": 4, "heads": 8, "vocab": 4096, "context": 2048},
     "full": {},
 }
-

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from .norm import NoNorm
+from .norm import NO_NORM
 
 if TYPE_CHECKING:
     from .config import ModelConfig, Norm
@@ -23,7 +23,7 @@ class Tokens:
 
     scale: bool = False
     token_types: int = 0
-    norm: Norm = NoNorm()
+    norm: Norm = NO_NORM
 
     def build(self, config: ModelConfig) -> TokenEmbedding:
         """The lookup module; the norm is applied by the model, after positions were added."""

@@ -36,3 +36,6 @@ class NoNorm:
     def build(self, dim: int) -> nn.Module:
         """The identity."""
         return nn.Identity()
+
+
+NO_NORM = NoNorm()

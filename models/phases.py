@@ -219,9 +219,7 @@ def _call_seq2seq_encode(model: Any, t: Named) -> Iterable[Tensor]:
 
 def _call_seq2seq_step(model: Any, t: Named) -> Iterable[Tensor]:
     past, keys = _layers(t, "decoder."), _layers(t, "encoder.")
-    logits, present = model.decode(
-        t["input_ids"], t["decoder_attention_mask"], t["encoder_attention_mask"], keys, past
-    )
+    logits, present = model.decode(t["input_ids"], t["decoder_attention_mask"], t["encoder_attention_mask"], keys, past)
     return (logits, *_flat(present))
 
 

@@ -172,5 +172,5 @@ def turn_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def turn_neighbours(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the pairs (2i, 2i + 1)."""
-    a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+    a, b = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
     return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)

@@ -6,6 +6,7 @@ Shapes: B batch, m new tokens, p past tokens, t = p + m, s source tokens, V voca
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -16,29 +17,44 @@ from .embedding import TokenEmbedding
 from .recurrent import LSTMLayer
 
 
-class PreNorm(nn.Module):
-    """x + f(norm(x)): the residual stream is never normalised (GPT-2, Xiong et al. 2020)."""
+class NoResidual(nn.Module):
+    """f(x): stacked recurrent layers. The base of the ways in which a sublayer f joins the residual stream."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm = config.norm.build(config.dim)
 
     def enter(self, x: Tensor) -> Tensor:
         """What the sublayer reads."""
+        return x
+
+    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+        """What the next sublayer gets, from the stream and the sublayer's output."""
+        return y
+
+
+class PreNorm(NoResidual):
+    """x + f(norm(x)): the residual stream is never normalised (GPT-2; Xiong et al. 2020)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.norm = config.norm.build(config.dim)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """The normalised stream."""
         y: Tensor = self.norm(x)
         return y
 
     def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        """What the next sublayer gets."""
+        """The sum."""
         return x + y
 
 
-class PostNorm(PreNorm):
+class PostNorm(NoResidual):
     """norm(x + f(x)): the 2017 Transformer, BERT and GPT-1."""
 
-    def enter(self, x: Tensor) -> Tensor:
-        """The stream itself."""
-        return x
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.norm = config.norm.build(config.dim)
 
     def leave(self, x: Tensor, y: Tensor) -> Tensor:
         """The normalised sum."""
@@ -46,22 +62,7 @@ class PostNorm(PreNorm):
         return z
 
 
-class NoResidual(nn.Module):
-    """f(x): stacked recurrent layers."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-
-    def enter(self, x: Tensor) -> Tensor:
-        """The stream itself."""
-        return x
-
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        """The layer's output alone."""
-        return y
-
-
-_JOINTS = {"pre": PreNorm, "post": PostNorm, "none": NoResidual}
+_JOINTS: dict[str, type[NoResidual]] = {"pre": PreNorm, "post": PostNorm, "none": NoResidual}
 
 
 class Block(nn.Module):
@@ -71,12 +72,12 @@ class Block(nn.Module):
         super().__init__()
         joint = _JOINTS[config.residual]
         self.mixer = config.mixer.build(config, causal=causal)
-        self.mixer_joint = joint(config)
+        self.mixer_joint: NoResidual = joint(config)
         if cross:
             self.cross = CrossAttention(config)
-            self.cross_joint = joint(config)
+            self.cross_joint: NoResidual = joint(config)
         self.ffn = config.ffn.build(config)
-        self.ffn_joint = joint(config)
+        self.ffn_joint: NoResidual = joint(config)
 
     def forward(
         self, x: Tensor, plan: object, rotate: Rotate, past: Cache, source: tuple[Tensor, Cache] | None = None
@@ -127,7 +128,7 @@ class Stack(nn.Module):
     ) -> tuple[Tensor, list[Cache]]:
         """x (B, m, dim), mask (B, t), positions (B, m), `past` and source keys a layer → (B, m, dim), caches."""
         x = self.embedding_norm(self.position(x, positions))
-        plan = self.layers[0].mixer.plan(mask, x.shape[1])
+        plan = cast("Block | ParallelBlock", self.layers[0]).mixer.plan(mask, x.shape[1])  # type: ignore[operator]
         rotate = self.position.rotation(positions)
         present = []
         for i, layer in enumerate(self.layers):

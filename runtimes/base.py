@@ -1,4 +1,4 @@
-"""The protocols of a runtime. Prepare once, run often; only `run` is ever timed, and it returns when the work is done."""
+"""The protocols of a runtime. Prepare once, run often; only `run` is ever timed, and it ends when the work is done."""
 
 from __future__ import annotations
 

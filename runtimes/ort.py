@@ -36,7 +36,9 @@ def wheel_problem() -> str | None:
         return "ONNX Runtime is not installed: pip install 'isorun[cpu]' (or 'isorun[gpu]' on a CUDA machine)"
     if len(found) > 1:
         both = " and ".join(found)
-        return f"{both} are both installed and overwrite each other: pip uninstall -y {' '.join(found)}, then install one"
+        return (
+            f"{both} are both installed and overwrite each other: pip uninstall -y {' '.join(found)}, then install one"
+        )
     return None
 
 

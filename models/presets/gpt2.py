@@ -1,9 +1,13 @@
 """GPT-2."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..attention import Softmax
 from ..config import ModelConfig
 from ..embedding import Tokens
-from ..feedforward import MLP
+from ..family import Family, Part
+from ..feedforward import HF_ACTIVATIONS, MLP
 from ..norm import LayerNorm
 from ..position import Learned
 
@@ -23,5 +27,54 @@ PRESETS = (
         norm=LayerNorm(),
         ffn=MLP("gelu_tanh", 3072),
         residual="pre",
+    ),
+)
+
+
+def _config(hf: Mapping[str, Any]) -> ModelConfig:
+    return ModelConfig(
+        name="gpt2",
+        source="config.json",
+        topology="decoder",
+        dim=hf["n_embd"],
+        layers=hf["n_layer"],
+        heads=hf["n_head"],
+        vocab=hf["vocab_size"],
+        context=hf["n_positions"],
+        embedding=Tokens(),
+        mixer=Softmax(),
+        position=Learned(),
+        norm=LayerNorm(hf["layer_norm_epsilon"]),
+        ffn=MLP(HF_ACTIVATIONS[hf["activation_function"]], hf.get("n_inner") or 4 * hf["n_embd"]),
+        residual="pre",
+        tie_embeddings=hf.get("tie_word_embeddings", True),
+    )
+
+
+def _attention(index: int) -> Part:
+    """GPT-2 keeps Q, K and V in one matrix, stored (in, out)."""
+    return Part("h.{i}.attn.c_attn", index, of=3, transposed=True)
+
+
+FAMILIES = (
+    Family(
+        model_type="gpt2",
+        config=_config,
+        prefix="transformer.",
+        modules={
+            "embedding.word": "wte",
+            "stack.position.table": "wpe",
+            "stack.layers.{i}.mixer.q": _attention(0),
+            "stack.layers.{i}.mixer.k": _attention(1),
+            "stack.layers.{i}.mixer.v": _attention(2),
+            "stack.layers.{i}.mixer.o": Part("h.{i}.attn.c_proj", transposed=True),
+            "stack.layers.{i}.mixer_joint.norm": "h.{i}.ln_1",
+            "stack.layers.{i}.ffn.up": Part("h.{i}.mlp.c_fc", transposed=True),
+            "stack.layers.{i}.ffn.down": Part("h.{i}.mlp.c_proj", transposed=True),
+            "stack.layers.{i}.ffn_joint.norm": "h.{i}.ln_2",
+            "stack.final_norm": "ln_f",
+            "head.linear": "lm_head",
+        },
+        ignored=(r"h\.\d+\.attn\.(masked_)?bias",),
     ),
 )

@@ -1,11 +1,16 @@
 """Mistral."""
 
-from ..attention import Window
+from collections.abc import Mapping
+from typing import Any
+
+from ..attention import Softmax, Window
 from ..config import ModelConfig
 from ..embedding import Tokens
+from ..family import Family
 from ..feedforward import GLU
 from ..norm import RMSNorm
 from ..position import Rope
+from .llama import MODULES, hf_config
 
 PRESETS = (
     ModelConfig(
@@ -27,3 +32,11 @@ PRESETS = (
         tie_embeddings=False,
     ),
 )
+
+
+def _config(hf: Mapping[str, Any]) -> ModelConfig:
+    kv_heads, window = hf.get("num_key_value_heads"), hf.get("sliding_window")
+    return hf_config(hf, Window(window=window, kv_heads=kv_heads) if window else Softmax(kv_heads=kv_heads))
+
+
+FAMILIES = (Family(model_type="mistral", config=_config, prefix="model.", modules=MODULES),)

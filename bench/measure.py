@@ -1,0 +1,159 @@
+"""Measuring one exported model on all runtimes: a process each, alternating in blocks, outputs checked first."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ..runtimes.base import Placement
+from .client import Worker, WorkerDied, WorkerError
+from .records import Case, Measurement, OutputError
+from .timing import narrow_enough
+
+LIMIT = 3.0  # error in units of torch's own beyond which outputs are wrong, and no time is taken
+TIMEOUT_S = 120.0  # a runtime that needs longer for one request is taken for hung
+ROUNDS = 9  # blocks a runtime that a budget is cut into
+FEWEST = 5  # rounds before precision can be judged, and the fewest whatever the budget
+
+
+@dataclass
+class Trial:
+    """One case on one runtime, while it is being measured."""
+
+    errors: tuple[OutputError, ...] = ()
+    blocks: list[tuple[int, ...]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+
+
+class Bench:
+    """The processes of one exported model, one for each runtime; use as a context manager, which ends them."""
+
+    def __init__(self, model: Path, runtimes: Sequence[str], threads: int, logs: Path) -> None:
+        self._model = model
+        self._runtimes = runtimes
+        self._threads = threads
+        self._logs = logs
+        self._workers: dict[str, Worker] = {}
+        self._prepare_s: dict[str, float] = {}
+        self._refused: dict[str, str] = {}
+        self._random = random.Random(0)
+
+    def __enter__(self) -> Bench:
+        with ThreadPoolExecutor(len(self._runtimes)) as pool:
+            list(pool.map(self._load, self._runtimes))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers.values():
+            worker.close()
+
+    def rate(self, flops: int, budget_s: float) -> dict[str, float | None]:
+        """Floating-point operations per nanosecond (Gflop/s) of each runtime on an input of the declared shape."""
+        trials, _ = self._trials({}, None, budget_s)
+        medians = {name: [median(block) for block in trial.blocks] for name, trial in trials.items()}
+        return {name: round(flops / median(times), 1) if times else None for name, times in medians.items()}
+
+    def measure(
+        self, cases: Mapping[str, Case], shape: Mapping[str, int], truth: Path, budget_s: float, flops: int
+    ) -> list[Measurement]:
+        """One length on every runtime (`cases` by runtime name) at the sizes `shape`, within about `budget_s`."""
+        trials, stopped = self._trials(shape, truth, budget_s)
+        return [self._measurement(cases[name], trial, flops, stopped) for name, trial in trials.items()]
+
+    def _trials(self, shape: Mapping[str, int], truth: Path | None, budget_s: float) -> tuple[dict[str, Trial], str]:
+        trials = {name: Trial(reason=self._refused.get(name)) for name in self._runtimes}
+        for name, trial in trials.items():
+            self._stage(name, trial, shape, truth)
+        stopped = self._time(trials, budget_s)
+        for name, trial in trials.items():
+            if trial.reason is None:
+                trial.facts = self._ask(name, trial, "facts")
+        return trials, stopped
+
+    def _stage(self, name: str, trial: Trial, shape: Mapping[str, int], truth: Path | None) -> None:
+        """Put the inputs in place and compare the outputs; a trial with wrong outputs ends here."""
+        if trial.reason is None and name not in self._workers:
+            self._load(name)  # the last case killed it
+            trial.reason = self._refused.pop(name, None)
+        if trial.reason is not None:
+            return
+        answer = self._ask(name, trial, "stage", sizes=dict(shape), truth=str(truth) if truth else None)
+        trial.errors = tuple(OutputError(**error) for error in answer.get("errors", ()))
+        trial.reason = trial.reason or wrong(trial.errors)
+
+    def _time(self, trials: Mapping[str, Trial], budget_s: float) -> str:
+        """Alternate blocks in shuffled order; returns why it stopped."""
+        began = time.monotonic()
+        rounds = 0
+        while ready := [name for name, trial in trials.items() if trial.reason is None]:
+            for name in self._random.sample(ready, len(ready)):
+                answer = self._ask(name, trials[name], "block", seconds=budget_s / (ROUNDS * len(ready)))
+                trials[name].blocks.append(tuple(answer.get("ns", ())))
+            rounds += 1
+            if rounds >= FEWEST:
+                medians = [[median(block) for block in trials[name].blocks if block] for name in ready]
+                if all(narrow_enough(times) for times in medians):
+                    return "precision"
+                if time.monotonic() - began >= budget_s:
+                    return "budget"
+        return "failure"
+
+    def _measurement(self, case: Case, trial: Trial, flops: int, stopped: str) -> Measurement:
+        if trial.reason is not None:
+            return Measurement(case=case, status="failed", reason=trial.reason, errors=trial.errors)
+        return Measurement(
+            case=case,
+            status="ok",
+            blocks_ns=tuple(trial.blocks),
+            prepare_s=self._prepare_s[case.runtime],
+            peak_bytes=trial.facts["peak_bytes"],
+            flops=flops,
+            errors=trial.errors,
+            placement=Placement(**trial.facts["placement"]),
+            stopped=stopped,
+        )
+
+    def _load(self, name: str) -> None:
+        """Start a runtime's process and load the model, or remember why it refuses."""
+        worker = Worker(self._logs / f"{self._model.name}-{name}.log", self._threads)
+        self._workers[name] = worker
+        try:
+            answer = worker.ask("load", TIMEOUT_S, folder=str(self._model), runtime=name, threads=self._threads)
+            self._prepare_s[name] = answer["prepare_s"]
+        except WorkerError as error:
+            self._refused[name] = str(error)
+            self._drop(name)
+
+    def _ask(self, name: str, trial: Trial, op: str, **arguments: Any) -> dict[str, Any]:
+        """An answer, or an empty one with the reason noted in the trial."""
+        try:
+            return self._workers[name].ask(op, TIMEOUT_S, **arguments)
+        except WorkerError as error:
+            trial.reason = str(error)
+            if isinstance(error, WorkerDied):
+                self._drop(name)
+            return {}
+
+    def _drop(self, name: str) -> None:
+        self._workers.pop(name).close()
+
+
+def wrong(errors: Sequence[OutputError]) -> str | None:
+    """What is wrong with outputs, worst first; None when each is as near to truth as its precision allows."""
+    for error in errors:
+        if error.detail is not None:
+            return f"outputs wrong: {error.name}: {error.detail}"
+    worst = max(errors, key=lambda error: error.ratio or 0.0, default=None)
+    if worst is None or worst.ratio is None or worst.ratio <= LIMIT:
+        return None
+    return (
+        f"outputs wrong: {worst.name} is {worst.ratio:.3g} times as far from float64 truth "
+        f"as torch in the same precision (limit {LIMIT:g})"
+    )

@@ -1,0 +1,149 @@
+"""Published weights into these modules: a Hugging Face checkpoint folder becomes a configuration and a model.
+
+A folder holds `config.json` and `*.safetensors`, which is memory-mapped; a pickle is never opened. The file of each
+family in `presets/` owns the table of its names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from . import presets
+from .config import ModelConfig
+from .family import Family, Part
+from .transformer import build
+
+CONFIG_BYTES = 1 << 20  # a config.json larger than this is no config
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that does not fit; the message names the file, the tensor and what was expected."""
+
+
+def families() -> dict[str, Family]:
+    """Every family, by `model_type`, collected from the files in `presets/`."""
+    modules = (import_module(f".{found.name}", presets.__name__) for found in iter_modules(presets.__path__))
+    return {family.model_type: family for module in modules for family in getattr(module, "FAMILIES", ())}
+
+
+def load(folder: Path) -> tuple[ModelConfig, nn.Module]:
+    """The configuration and the model of a checkpoint folder, in float32 and eval mode.
+
+    Raises:
+        CheckpointError: no such file, an unknown family, or an unknown, missing or misshapen tensor.
+    """
+    family, config = read_config(folder)
+    with torch.device("meta"):
+        model = build(config)
+    with ExitStack() as stack:
+        stored = _open(folder, family, stack)
+        values = dict(_values(model, family, stored, folder))
+        _refuse_unknown(family, stored, model, folder)
+    model.to_empty(device="cpu")
+    for name, parameter in model.named_parameters():
+        parameter.data.copy_(values[name])
+    _restore_buffers(model, config)
+    return config, model
+
+
+def read_config(folder: Path) -> tuple[Family, ModelConfig]:
+    """The family and configuration of a checkpoint folder.
+
+    Raises:
+        CheckpointError: no readable config.json, or a family that is not known here.
+    """
+    path = folder / "config.json"
+    if not path.is_file() or path.stat().st_size > CONFIG_BYTES:
+        raise CheckpointError(f"{path}: not there, or larger than a configuration can be")
+    try:
+        content = json.loads(path.read_text())
+        model_type = content["model_type"]
+        known = families()
+        if model_type not in known:
+            raise CheckpointError(f"{path}: model_type {model_type!r} is none of {', '.join(sorted(known))}")
+        return known[model_type], known[model_type].config(content)
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: not a configuration: {type(error).__name__} {error}") from None
+
+
+def copy(model: nn.Module, family: Family, tensors: Mapping[str, Tensor]) -> None:
+    """Copy tensors under a family's names into a model that is there already.
+
+    Raises:
+        CheckpointError: a missing or misshapen tensor.
+    """
+    stored = {name.removeprefix(family.prefix): partial(_same, tensor) for name, tensor in tensors.items()}
+    with torch.no_grad():
+        values = dict(_values(model, family, stored, Path("tensors")))
+        for name, parameter in model.named_parameters():
+            parameter.copy_(values[name])
+
+
+def _open(folder: Path, family: Family, stack: ExitStack) -> dict[str, Callable[[], Tensor]]:
+    """Each tensor of the folder by its name without prefix, read when it is asked for."""
+    stored: dict[str, Callable[[], Tensor]] = {}
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise CheckpointError(f"{folder}: no *.safetensors in it (pickled weights are never opened)")
+    for file in files:
+        try:
+            opened = stack.enter_context(safe_open(file, framework="pt"))
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{file}: {error}") from None
+        for name in opened.keys():  # noqa: SIM118  (not a mapping)
+            stored[name.removeprefix(family.prefix)] = partial(opened.get_tensor, name)
+    return stored
+
+
+def _values(
+    model: nn.Module, family: Family, stored: Mapping[str, Callable[[], Tensor]], where: Path
+) -> Iterator[tuple[str, Tensor]]:
+    for name, parameter in model.named_parameters():
+        part, theirs = _counterpart(name, family)
+        if theirs not in stored:
+            raise CheckpointError(f"{where}: tensor {theirs} is missing ({family.model_type})")
+        value = part.take(stored[theirs]())
+        if value.shape != parameter.shape:
+            shapes = f"{tuple(value.shape)} for {name}, should be {tuple(parameter.shape)}"
+            raise CheckpointError(f"{where}: tensor {theirs} gives shape {shapes}")
+        yield name, value
+
+
+def _counterpart(name: str, family: Family) -> tuple[Part, str]:
+    """Where one of our parameters stands in a checkpoint."""
+    module, _, kind = name.rpartition(".")
+    layer = re.search(r"\.(\d+)\.", module)
+    index = layer[1] if layer else ""
+    entry = family.modules[module.replace(f".{index}.", ".{i}.") if layer else module]
+    part = entry if isinstance(entry, Part) else Part(entry)
+    return part, f"{part.name.replace('{i}', index)}.{kind}"
+
+
+def _refuse_unknown(family: Family, stored: Mapping[str, object], model: nn.Module, folder: Path) -> None:
+    used = {_counterpart(name, family)[1] for name, _ in model.named_parameters(remove_duplicate=False)}
+    for name in stored:
+        if name not in used and not any(re.fullmatch(pattern, name) for pattern in family.ignored):
+            raise CheckpointError(f"{folder}: tensor {name} has no place in a {family.model_type} model")
+
+
+def _restore_buffers(model: nn.Module, config: ModelConfig) -> None:
+    """Computed buffers (frequencies) were left without values on the meta device: take them from a position module."""
+    for module in model.modules():
+        for name in module._non_persistent_buffers_set:
+            fresh = dict(config.position.build(config).named_buffers())[name]
+            setattr(module, name, fresh)
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
