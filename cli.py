@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from .bench.runner import Runner
@@ -26,8 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# A terminal's own width; tables in a pipe or a file get room for every column.
+out = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 200)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 RUNS = Path("isorun-runs")
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
@@ -68,7 +70,7 @@ def list_(kind: Annotated[Kind | None, typer.Argument()] = None, as_json: JSON =
         _print_json(tables)
         return
     for name, rows in tables.items():
-        out.print(_table(name, rows))
+        out.print(_table(name, [{key: row[key] for key in row if key != "source"} for row in rows]))
 
 
 @app.command()
@@ -229,11 +231,15 @@ def _split(text: str | None) -> list[str] | None:
 
 def _table(title: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for column in rows[0]:
-        table.add_column(column, overflow="fold")
+    for i, column in enumerate(rows[0]):
+        table.add_column(column, overflow="fold", no_wrap=i == 0)
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
     return table
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _print_json(document: Any) -> None:

@@ -69,6 +69,11 @@ class Worker:
             raise WorkerError(answer["error"])
         return answer
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process can still be asked."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """Kill the process and whatever it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):

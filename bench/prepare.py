@@ -34,14 +34,12 @@ class Preparation:
         self.groups = groups
         self.folder = folder
         self._lanes = lanes
+        self._workers: list[Worker] = []
         self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
 
     def run(self) -> Iterator[Prepared]:
         """Prepare every group and the yardstick, longest exports first, in the order in which they are done."""
         longest_first = sorted(self.groups, key=lambda group: -group.config.mixer.general_tokens)
-        workers = [Worker(self.folder / f"export-{lane}.log", threads=1) for lane in range(self._lanes)]
-        for worker in workers:
-            self._free.put(worker)
         pool = ThreadPoolExecutor(self._lanes)
         try:
             jobs = [pool.submit(self._group, group) for group in longest_first]
@@ -49,10 +47,9 @@ class Preparation:
             yield from (job.result() for job in as_completed(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            while not self._free.empty():
-                self._free.get().close()
-            for worker in workers:
-                worker.close()
+            self._close()  # what still waits for an answer gets none, and ends
+            pool.shutdown(wait=True)
+            self._close()  # a job that was just starting may have made one more
 
     def model(self, name: str) -> Path:
         """The folder of an export."""
@@ -63,7 +60,8 @@ class Preparation:
         return self.folder / f"{group.name}-{length}.npz"
 
     def _group(self, group: Group) -> Prepared:
-        worker = self._free.get()
+        """Export a group, write the truth of each case that can run, and ask whether it is the same function."""
+        worker = self._take()
         try:
             source = {"kind": "preset", "name": group.config.name, "size": self.suite.size, "seed": 0}
             folder = str(self.model(group.name))
@@ -72,25 +70,40 @@ class Preparation:
                 if group.too_long(length) is None:
                     shape = sizes(case(self.suite, group, length, ""))
                     worker.ask("truth", TIMEOUT_S, folder=folder, sizes=shape, file=str(self.truth(group, length)))
-            return Prepared(group.name, verdict=self._verdict(group, worker))
-        except WorkerDied as error:
-            worker = Worker(self.folder / "export-again.log", threads=1)
-            return Prepared(group.name, reason=f"export failed: {error}")
+            prepared = Prepared(group.name, verdict=self._verdict(group, worker))
         except WorkerError as error:
-            return Prepared(group.name, reason=f"export failed: {error}")
-        finally:
-            self._free.put(worker)
+            prepared = Prepared(group.name, reason=f"export failed: {error}")
+        self._give_back(worker)
+        return prepared
 
     def _yardstick(self) -> Prepared:
-        worker = self._free.get()
+        worker = self._take()
         try:
             source = {"kind": "module", "name": "isorun.models.yardstick:matmul"}
             worker.ask("export", TIMEOUT_S, folder=str(self.model(YARDSTICK)), source=source, phase="forward")
-            return Prepared(YARDSTICK)
+            prepared = Prepared(YARDSTICK)
         except WorkerError as error:
-            return Prepared(YARDSTICK, reason=str(error))
-        finally:
+            prepared = Prepared(YARDSTICK, reason=str(error))
+        self._give_back(worker)
+        return prepared
+
+    def _take(self) -> Worker:
+        """A free worker, or a new one."""
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            worker = Worker(self.folder / f"export-{len(self._workers)}.log", threads=1)
+            self._workers.append(worker)
+            return worker
+
+    def _give_back(self, worker: Worker) -> None:
+        """Keep a worker for the next job if it is still there."""
+        if worker.alive:
             self._free.put(worker)
+
+    def _close(self) -> None:
+        for worker in self._workers:
+            worker.close()
 
     def _verdict(self, group: Group, worker: Worker) -> Verdict:
         """Is it the same function? An evaluation that fails is a verdict of its own, not the end of the case."""

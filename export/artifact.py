@@ -40,6 +40,17 @@ class Source:
     size: str = "full"
     seed: int = 0
 
+    def weight_bytes(self) -> int | None:
+        """Bytes of the weights in float32, before any is made; None where only building it would tell."""
+        if self.kind == "checkpoint":
+            return sum(file.stat().st_size for file in Path(self.name).glob("*.safetensors"))
+        if self.kind != "preset":
+            return None
+        from ..models.cost import parameters
+        from ..models.presets import PRESETS
+
+        return 4 * parameters(PRESETS[self.name].at(self.size))  # type: ignore[arg-type]
+
     def module(self, phase: str) -> PhaseModule:
         """The source model of one phase, rebuilt; needs torch.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import onnx
 import onnx_ir
+import psutil
 import torch
 from torch.export import Dim
 
@@ -24,6 +25,7 @@ from ..models.signature import Signature, TensorSpec
 from .artifact import MODEL, ExportedModel, Source, sha256
 from .lowerings import LOWERINGS
 
+PEAK = 3.8  # peak memory of an export in units of the weights, as measured with torch 2.13
 DEFAULT_OPSET = 23  # the newest at which the exporter keeps Attention and RMSNormalization whole
 
 
@@ -41,6 +43,7 @@ def export(source: Source, phase: str, folder: Path, *, opset: int = DEFAULT_OPS
     """
     if folder.exists() and any(folder.iterdir()):
         raise ExportError(f"{folder}: the folder is not empty, and an export never overwrites")
+    _refuse_too_large(source)
     began = time.perf_counter()
     module = source.module(phase).eval()
     program = _trace(module, source, opset)
@@ -55,6 +58,16 @@ def export(source: Source, phase: str, folder: Path, *, opset: int = DEFAULT_OPS
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return ExportedModel.open(artifact.folder.with_name(folder.name))
+
+
+def _refuse_too_large(source: Source) -> None:
+    """Say so before the memory is taken: a process that runs out of it is killed without a word."""
+    weights, free = source.weight_bytes(), psutil.virtual_memory().available
+    if weights is not None and weights * PEAK > free:
+        needed = f"{weights * PEAK / 2**30:.0f} GiB ({PEAK:g} times its weights in float32)"
+        raise ExportError(
+            f"{source.name} at {source.size}: needs about {needed} to export, {free / 2**30:.0f} are free"
+        )
 
 
 def _trace(module: PhaseModule, source: Source, opset: int) -> Any:

@@ -42,6 +42,7 @@ def load(folder: Path) -> tuple[ModelConfig, nn.Module]:
 
     Raises:
         CheckpointError: no such file, an unknown family, or an unknown, missing or misshapen tensor.
+        ConfigError: a configuration that no model can have, or an option that is not supported.
     """
     family, config = read_config(folder)
     with torch.device("meta"):
@@ -50,9 +51,7 @@ def load(folder: Path) -> tuple[ModelConfig, nn.Module]:
         stored = _open(folder, family, stack)
         values = dict(_values(model, family, stored, folder))
         _refuse_unknown(family, stored, model, folder)
-    model.to_empty(device="cpu")
-    for name, parameter in model.named_parameters():
-        parameter.data.copy_(values[name])
+    _fill(model, values)
     _restore_buffers(model, config)
     return config, model
 
@@ -62,6 +61,7 @@ def read_config(folder: Path) -> tuple[Family, ModelConfig]:
 
     Raises:
         CheckpointError: no readable config.json, or a family that is not known here.
+        ConfigError: a configuration that no model can have, or an option that is not supported.
     """
     path = folder / "config.json"
     if not path.is_file() or path.stat().st_size > CONFIG_BYTES:
@@ -135,6 +135,18 @@ def _refuse_unknown(family: Family, stored: Mapping[str, object], model: nn.Modu
     for name in stored:
         if name not in used and not any(re.fullmatch(pattern, name) for pattern in family.ignored):
             raise CheckpointError(f"{folder}: tensor {name} has no place in a {family.model_type} model")
+
+
+def _fill(model: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Give the parameters of a model on the meta device their values, in memory of its own."""
+    contiguous = torch.contiguous_format
+    filled = {
+        parameter: nn.Parameter(values[name].to(torch.float32, copy=True, memory_format=contiguous), False)
+        for name, parameter in model.named_parameters()
+    }
+    # A tied weight is one parameter under each of its names; `to_empty` would make two of it.
+    names = model.named_parameters(remove_duplicate=False)
+    model.load_state_dict({name: filled[parameter] for name, parameter in names}, assign=True)
 
 
 def _restore_buffers(model: nn.Module, config: ModelConfig) -> None:

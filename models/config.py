@@ -160,7 +160,7 @@ class ModelConfig:
 
     def scaled(self, **sizes: int) -> ModelConfig:
         """The same architecture at other `dim`, `layers`, `heads`, `vocab`, `context`; the rest keeps its ratio."""
-        after = Sizes(**{field: sizes.get(field, getattr(self, field)) for field in Sizes.__annotations__})
+        after = Sizes(**{field: getattr(self, field) for field in Sizes.__annotations__} | sizes)
         return replace(self, **asdict(after), mixer=self.mixer.scaled(self, after), ffn=self.ffn.scaled(self, after))
 
     def at(self, size: Size) -> ModelConfig:

@@ -81,7 +81,7 @@ def phases(config: ModelConfig) -> tuple[str, ...]:
 def _phase(config: ModelConfig, name: str) -> Phase:
     if name not in _PHASES[config.topology]:
         known = ", ".join(phases(config))
-        raise ConfigError(f"{config.name}: an {config.topology} has no phase {name!r}; it has {known}")
+        raise ConfigError(f"{config.name} ({config.topology}) has no phase {name!r}; it has {known}")
     return _PHASES[config.topology][name]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..attention import Softmax
-from ..config import ModelConfig
+from ..config import ConfigError, ModelConfig
 from ..embedding import Tokens
 from ..family import Family, Part
 from ..feedforward import HF_ACTIVATIONS, MLP
@@ -32,6 +32,9 @@ PRESETS = (
 
 
 def _config(hf: Mapping[str, Any]) -> ModelConfig:
+    for option, plain in {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}.items():
+        if hf.get(option, plain) != plain:
+            raise ConfigError(f"config.json: {option} {hf[option]} is not supported, only {plain}")
     return ModelConfig(
         name="gpt2",
         source="config.json",

@@ -1,0 +1,87 @@
+"""A worker without a process: a runtime's behaviour is a small object, so that the loop is tested in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isorun.bench.client import WorkerDied, WorkerError
+
+RIGHT = {"name": "logits", "rms": 1e-7, "max_abs": 4e-7, "scale": 1.0, "ruler_rms": 1e-7}
+
+
+@dataclass
+class Behaviour:
+    """How a runtime answers: what it raises on an operation at a length, its outputs, and how long a call takes."""
+
+    call_ns: Callable[[int], float] = lambda length: 1000.0 * length
+    error: dict[str, Any] = field(default_factory=lambda: dict(RIGHT))
+    failures: dict[tuple[str, int | None], Exception] = field(default_factory=dict)
+
+
+class FakeWorker:
+    """Has the face of `Worker`. `behaviours` maps runtime names, `exports` maps export folders to what they raise."""
+
+    behaviours: dict[str, Behaviour] = {}  # noqa: RUF012  (set by each test)
+    exports: dict[str, Exception] = {}  # noqa: RUF012
+    open_workers: list[FakeWorker] = []  # noqa: RUF012
+    asked: list[tuple[str, str]] = []  # noqa: RUF012
+
+    def __init__(self, log: Path, threads: int) -> None:
+        self.runtime: str = ""
+        self.length: int | None = None
+        self.rng = np.random.default_rng(0)
+        self.open_workers.append(self)
+
+    def ask(self, op: str, timeout_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
+        self.runtime = arguments.get("runtime", self.runtime)
+        if op == "stage":
+            self.length = arguments["sizes"].get("source")
+        self.asked.append((op, self.runtime))
+        if op in ("export", "truth", "same_function"):
+            return self._prepare(op, arguments)
+        behaviour = self.behaviours.get(self.runtime, Behaviour())
+        failure = behaviour.failures.get((op, self.length))
+        if failure is not None:
+            if isinstance(failure, WorkerDied):
+                self.close()
+            raise failure
+        return {
+            "load": {"prepare_s": 0.5},
+            "stage": {"errors": [behaviour.error] if arguments.get("truth") else []},
+            "block": {
+                "ns": [int(behaviour.call_ns(self.length or 1) * noise) for noise in self.rng.normal(1, 0.01, 4)]
+            },
+            "facts": {
+                "placement": {"provider": "fake", "nodes": {}, "precision": "fp32", "threads": 1},
+                "peak_bytes": 1,
+            },
+        }[op]
+
+    @property
+    def alive(self) -> bool:
+        return self in self.open_workers
+
+    def close(self) -> None:
+        if self in self.open_workers:
+            self.open_workers.remove(self)
+
+    def _prepare(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        failure = self.exports.get(f"{op} {Path(arguments['folder']).name}")
+        if failure is not None:
+            if isinstance(failure, WorkerDied):
+                self.close()
+            raise failure
+        return {"distance": 1e-15, "limit": 1e-9, "output": "logits", "probe": {"batch": 3}, "seconds": 1.0}
+
+
+def refused(reason: str) -> WorkerError:
+    return WorkerError(reason)
+
+
+def died(reason: str) -> WorkerDied:
+    return WorkerDied(reason)

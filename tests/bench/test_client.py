@@ -1,0 +1,57 @@
+"""Worker processes: they answer, say why not, and their end is noticed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from isorun.bench.client import Worker, WorkerDied, WorkerError
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    with Worker(tmp_path / "log", threads=1) as running:
+        yield running
+
+
+def test_a_request_that_fails_is_a_reason_and_the_worker_lives_on(worker: Worker) -> None:
+    for _ in range(2):
+        with pytest.raises(WorkerError, match="block: nothing is loaded") as caught:
+            worker.ask("block", seconds=0.1)
+        assert not isinstance(caught.value, WorkerDied)
+
+
+def test_an_unexpected_exception_is_a_reason_too(worker: Worker) -> None:
+    with pytest.raises(WorkerError, match="nonsense: KeyError"):
+        worker.ask("nonsense")
+
+
+def test_a_missing_artifact_is_a_reason(worker: Worker, tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match=r"no artifact\.json"):
+        worker.ask("load", folder=str(tmp_path), runtime="ort-cpu", threads=1)
+
+
+def test_a_killed_worker_is_noticed_and_how_it_ended(worker: Worker) -> None:
+    with pytest.raises(WorkerError):
+        worker.ask("block", seconds=0.1)  # it is up
+    os.kill(worker._process.pid, signal.SIGSEGV)
+    with pytest.raises(WorkerDied, match="SIGSEGV"):
+        worker.ask("block", seconds=0.1)
+
+
+def test_a_worker_that_does_not_answer_is_killed(worker: Worker) -> None:
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerDied, match=r"no answer to 'block' within 0\.2 s"):
+        worker.ask("block", timeout_s=0.2, seconds=0.1)
+    assert worker._process.poll() is not None
+
+
+def test_a_closed_worker_leaves_no_process(tmp_path: Path) -> None:
+    with Worker(tmp_path / "log", threads=1) as running:
+        pid = running._process.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

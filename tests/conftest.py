@@ -1,0 +1,38 @@
+"""What many tests share: the presets exported at `tiny`, once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from isorun.export.artifact import ExportedModel, Source
+from isorun.export.exporter import export
+from isorun.models.phases import phases
+from isorun.models.presets import PRESETS
+
+SIX = ("transformer-base", "bert-base", "gpt2", "llama3-8b", "mistral-7b", "lstm")
+GRAPHS = [(name, phase) for name in SIX for phase in phases(PRESETS[name])]
+
+Exported = Callable[[str, str], ExportedModel]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tiny models gain nothing from threads, and on a shared machine they lose much."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """`exported(preset, phase)`: the artifact of a preset at `tiny`, exported when it is first asked for."""
+    root: Path = tmp_path_factory.mktemp("exported")
+
+    @cache
+    def get(name: str, phase: str) -> ExportedModel:
+        return export(Source("preset", name, "tiny"), phase, root / f"{name}-{phase}")
+
+    return get
