@@ -79,9 +79,12 @@ def block(
     seconds: float,
     discard: int = 1,
     minimum: int = 1,
+    maximum: int = 1000,
     clock: Clock = time.perf_counter_ns,
 ) -> tuple[int, ...]:
-    """One block: `discard` calls thrown away, then calls timed until they add up to `seconds`, at least `minimum`.
+    """One block: `discard` calls thrown away, then calls timed until they add up to `seconds`.
+
+    At least `minimum` calls, and at most `maximum`: more say nothing new about the median and every sample is kept.
 
     The first calls find the caches full of the previous runtime's weights, hence `discard`. A first call that takes
     `seconds` or longer is the first sample instead and nothing is discarded: refilling a cache costs milliseconds,
@@ -100,7 +103,7 @@ def block(
             for _ in range(discard - 1):
                 call()
     spent = sum(samples)
-    while spent < budget_ns or len(samples) < minimum:
+    while (spent < budget_ns and len(samples) < maximum) or len(samples) < minimum:
         samples.append(_duration(call, clock))
         spent += samples[-1]
     return tuple(samples)

@@ -4,7 +4,7 @@ Shapes: B batch, m new tokens, p past tokens, t = p + m keys, H heads, G kv_head
 
 A mixer is a module with two methods. `plan(mask, tokens)` computes once a call what all layers share (masks and
 indices) from `mask` (B, t), where 1 marks a real token. `forward(x, plan, rotate, past)` mixes `x` (B, m, dim) and
-returns the result with the layer's new cache. A token always sees itself, also where it is padding: so no row is ever
+returns the result with the layer's new cache. A causal token always sees itself, also where it is padding: so no row is
 without a key, and no output depends on what a runtime makes of an empty softmax.
 """
 

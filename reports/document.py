@@ -9,7 +9,13 @@ from typing import Any, Literal
 from ..bench.records import Run
 
 Tone = Literal["plain", "good", "bad", "unsure", "muted"]
-SIGNS: Mapping[Tone, str] = {"plain": "", "good": "✓", "bad": "✗", "unsure": "?", "muted": ""}  # for eyes without colour
+SIGNS: Mapping[Tone, str] = {
+    "plain": "",
+    "good": "✓",
+    "bad": "✗",
+    "unsure": "?",
+    "muted": "",
+}  # for the eye
 LONG = 12  # rows beyond which a table is folded until it is asked for
 
 
@@ -53,12 +59,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of a report; `lead` is plain text, one paragraph an entry."""
+    """A titled part of a report; `lead` and the small print `notes` are plain text, one paragraph an entry."""
 
     key: str
     title: str
     lead: tuple[str, ...]
     parts: tuple[Table | Chart, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 View = Callable[[Run], Section | None]  # a view turns a run into a section, or says that it has nothing to show
