@@ -172,7 +172,7 @@ def main() -> None:
 
 def _is_refusal(error: Exception) -> bool:
     """Errors whose message is for the user. By name: importing their modules would import torch for `report`."""
-    refusals = {"ArtifactError", "ConfigError", "ExportError", "RunError", "SuiteError"}
+    refusals = {"ArtifactError", "CheckpointError", "ConfigError", "ExportError", "RunError", "SuiteError"}
     return isinstance(error, OSError) or type(error).__name__ in refusals
 
 

@@ -34,6 +34,7 @@ from isorun.models.transformer import build
 from .plain import distance, float32, frequencies, left_padded, randomise
 
 HEADS, GROUPS, DIM, BASE, WINDOW = 6, 2, 48, 500.0, 5
+EPS = 0.003  # none of the defaults
 EQUAL = 1e-10
 
 
@@ -55,13 +56,13 @@ class Float64(TorchFunctionMode):
 
 
 def gpt2(**options: Any) -> PreTrainedModel:
-    sizes = {"n_embd": DIM, "n_layer": 3, "n_head": HEADS, "n_positions": 32}
+    sizes = {"n_embd": DIM, "n_layer": 3, "n_head": HEADS, "n_positions": 32, "layer_norm_epsilon": EPS}
     ids = {"vocab_size": 37, "bos_token_id": 0, "eos_token_id": 0}
     return GPT2LMHeadModel(GPT2Config(**sizes, **ids, attn_implementation="eager", **options))
 
 
 def llama_like(model: type, config: type, **options: Any) -> PreTrainedModel:
-    sizes = {"hidden_size": DIM, "num_hidden_layers": 3, "intermediate_size": 50, "vocab_size": 37}
+    sizes = {"hidden_size": DIM, "num_hidden_layers": 3, "intermediate_size": 50, "vocab_size": 37, "rms_norm_eps": EPS}
     heads = {"num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "max_position_embeddings": 32}
     rope = {"rope_type": "default", "rope_theta": BASE}
     built: PreTrainedModel = model(
@@ -158,7 +159,7 @@ def test_cached_decoding(name: str) -> None:
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
 def test_bert_states(lengths: list[int], activation: str) -> None:
     sizes = {"hidden_size": DIM, "num_hidden_layers": 3, "num_attention_heads": HEADS, "intermediate_size": 100}
-    options = {"vocab_size": 37, "max_position_embeddings": 32, "hidden_act": activation}
+    options = {"vocab_size": 37, "max_position_embeddings": 32, "hidden_act": activation, "layer_norm_eps": EPS}
     hf, config, model = twins(BertModel(BertConfig(**sizes, **options, attn_implementation="eager")))
     mask = torch.from_numpy(left_padded(lengths)).flip(1)
     ids, types = tokens(tuple(mask.shape)), tokens(tuple(mask.shape), 2)

@@ -20,6 +20,7 @@ from isorun.models.transformer import build
 from .plain import Array, array, attention, causal, distance, left_padded, linear, merge, split
 
 EQUAL = 1e-12
+EPS = 1e-5  # of both presets that are written out here
 
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
@@ -33,9 +34,9 @@ def normed(x: Array, norm: nn.Module) -> Array:
     """LayerNorm or RMSNorm, from their formulas."""
     gain = array(norm.weight)
     if isinstance(norm, nn.RMSNorm):
-        return gain * x / np.sqrt((x**2).mean(-1, keepdims=True) + norm.eps)
+        return gain * x / np.sqrt((x**2).mean(-1, keepdims=True) + EPS)
     centred = x - x.mean(-1, keepdims=True)
-    return gain * centred / np.sqrt((centred**2).mean(-1, keepdims=True) + norm.eps) + array(norm.bias)
+    return gain * centred / np.sqrt((centred**2).mean(-1, keepdims=True) + EPS) + array(norm.bias)
 
 
 def mixed(x: Array, mixer: nn.Module, mask: Array) -> Array:
