@@ -15,7 +15,7 @@ from isorun.reports.build import document, render
 from isorun.reports.document import Chart, Document
 
 from ..fakes import LAWS, LEARNED, MEMORY, fake_run
-from .reading import records, said, tables, verdicts
+from .reading import dots, records, said, tables, verdicts
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,11 @@ def run() -> Run:
 @pytest.fixture(scope="module")
 def made(run: Run) -> Document:
     return document(run)
+
+
+def test_the_answer_comes_first_and_the_environment_last(made: Document) -> None:
+    keys = [section.key for section in made.sections]
+    assert keys == ["summary", "scaling", "latency", "parity", "environment"]
 
 
 def test_every_model_and_phase_has_one_verdict_row(made: Document) -> None:
@@ -136,9 +141,8 @@ def test_reports_need_neither_torch_nor_a_runtime() -> None:
 
 def test_the_flops_curve_is_the_work_scaled_to_the_last_point(made: Document) -> None:
     (scaling,) = (section for section in made.sections if section.key == "scaling")
-    spec = next(
-        part.spec for part in scaling.parts if part.caption == "lstm @ small, forward" and isinstance(part, Chart)
-    )
+    charts = {part.caption: part.spec for part in scaling.parts if isinstance(part, Chart)}
+    spec = charts["lstm @ small, forward"]
     points = {point["x"]: point["y"] for point in dots(spec, -1) if point["series"] == "torch"}
     curve = {node["x"]: node["y"] for node in dots(spec, 0) if (node["series"], node["curve"]) == ("torch", "FLOPs")}
     assert curve == {n: pytest.approx(points[1024] * n / 1024) for n in (64, 128, 256, 512, 1024)}  # FLOPs are c1·n

@@ -31,6 +31,7 @@ def test_an_interval_has_the_unit_of_its_number() -> None:
     assert format.duration(1.34e6, Interval(0.98e6, 1.7e6)) == "1.34 ms (0.980–1.70)"
     assert format.ratio(1.344, Interval(1.296, 1.384)) == "1.34× (1.30–1.38)"
     assert format.exponent(1.0234, Interval(0.978, 1.061)) == "1.02 (0.98–1.06)"
+    assert format.exponent(-0.001, Interval(-1.39, 0.004)) == "0.00 (-1.39 to 0.00)"
 
 
 def test_an_interval_that_says_nothing_is_not_printed() -> None:

@@ -1,0 +1,204 @@
+"""Records in the order of a report: one group per model and phase, one line per runtime, what may be shown of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..bench.complexity import Fit, fit, judge, slope
+from ..bench.records import Case, Measurement, OutputError, Run, Verdict
+from ..bench.timing import Comparison, compare
+from .document import Tone
+from .format import number
+
+BASE = "torch"  # the runtime that speed-ups are measured against
+PARITY_LIMIT = 3.0  # worst error of a runtime in units of torch's own rounding in the same precision
+SAME_FUNCTION = "same function"  # the check that compares graph and source, both in float64
+SPEED_TONES: Mapping[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain", "cannot tell": "unsure"}
+GROWTH_TONES: Mapping[str, Tone] = {"agrees": "good", "disagrees": "bad"}  # every other word is unsure
+PHASES = {"forward": "forward", "step": "decode step", "encode": "encode"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """One model in one phase: its measurements by runtime, each line in order of n."""
+
+    model: str
+    size: str
+    phase: str
+    dtype: str
+    label: str
+    lines: Mapping[str, tuple[Measurement, ...]]
+
+    @property
+    def name(self) -> str:
+        """Model and size."""
+        return f"{self.model} @ {self.size}"
+
+    @property
+    def title(self) -> str:
+        """Model, size and phase."""
+        return f"{self.name}, {self.label}"
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Every n of any line, in order."""
+        return tuple(sorted({m.case.length for line in self.lines.values() for m in line}))
+
+    def shown(self, runtime: str) -> tuple[Measurement, ...]:
+        """The measurements of a runtime whose times may be shown."""
+        return tuple(m for m in self.lines.get(runtime, ()) if m.median_ns and untimed(m) is None)
+
+    def curve(self, runtime: str) -> tuple[Measurement, ...]:
+        """Those of them that have a place on a logarithmic axis: an empty past has none."""
+        return tuple(m for m in self.shown(runtime) if m.case.length > 0)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the time of one line grows with n, beside what its FLOPs predict. `reason` explains the `word`."""
+
+    fit: Fit
+    predicted: float | None
+    word: str
+    reason: str
+
+
+def groups(run: Run) -> tuple[Group, ...]:
+    """The run's measurements by model and phase, in the order in which the models were first measured.
+
+    A case that was measured twice (a resumed run) counts once, by its last record.
+    """
+    last = {m.case: m for m in run.measurements}
+    ranks = {key: rank for rank, key in enumerate(dict.fromkeys((c.model, c.size) for c in last))}
+    members: dict[tuple[object, ...], list[Measurement]] = {}
+    for m in last.values():
+        members.setdefault(_key(m.case), []).append(m)
+    made = [_group(found, set(last)) for found in members.values()]
+    return tuple(sorted(made, key=lambda group: (ranks[group.model, group.size], group.phase != "forward")))
+
+
+def runtimes(run: Run) -> tuple[str, ...]:
+    """The runtimes that have a record, the base of the speed-ups first."""
+    return tuple(sorted(dict.fromkeys(m.case.runtime for m in run.measurements), key=lambda name: name != BASE))
+
+
+def tried(run: Run) -> tuple[str, ...]:
+    """Those of them that were put to work; one that is not installed has nothing but skipped cases."""
+    names = runtimes(run)
+    working = {m.case.runtime for m in run.measurements if m.status != "skipped"}
+    return tuple(name for name in names if name in working) or names
+
+
+def untimed(m: Measurement) -> str | None:
+    """Why a case shows no time: its own reason, or wrong outputs; None when it shows one or never had any."""
+    if m.status != "ok":
+        return m.reason or "no reason recorded"
+    if m.median_ns is None:
+        return None
+    return objection(m) if min(m.block_medians_ns) > 0 else "a recorded time is not positive: time not shown"
+
+
+def worst(m: Measurement) -> OutputError | None:
+    """The output that is furthest from float64, in units of the reference's rounding; None when none was compared."""
+    return max(m.errors, key=distance, default=None)
+
+
+def distance(error: OutputError) -> float:
+    """Error of an output in units of the reference's rounding; infinite when it cannot be compared."""
+    return math.inf if error.ratio is None or math.isnan(error.ratio) else error.ratio
+
+
+def objection(m: Measurement) -> str | None:
+    """Why the time of a measurement must not be shown; None when its outputs were verified."""
+    error = worst(m)
+    if error is None:
+        return "outputs not checked: time not shown"
+    if distance(error) <= PARITY_LIMIT:
+        return None
+    why = error.detail or f"error {number(distance(error))} times torch's own rounding, limit {number(PARITY_LIMIT, 1)}"
+    return f"outputs wrong: time not shown ({error.name}: {why})"
+
+
+def speeds(group: Group, runtime: str) -> dict[int, Comparison]:
+    """Speed over the base runtime at each n where both times may be shown."""
+    if runtime == BASE:
+        return {}
+    base = {m.case.length: m.block_medians_ns for m in group.shown(BASE)}
+    return {
+        m.case.length: compare(base[m.case.length], m.block_medians_ns)
+        for m in group.shown(runtime)
+        if m.case.length in base
+    }
+
+
+def growth(group: Group, runtime: str) -> Growth | None:
+    """The fitted law of one line; None when its verified times are too few to fit."""
+    line = group.curve(runtime)
+    lengths = tuple(m.case.length for m in line)
+    try:
+        law = _fit(lengths, tuple(m.block_medians_ns for m in line))
+    except ValueError:
+        return None
+    counts = [m.flops for m in line if m.flops]
+    if len(counts) < len(line):
+        return Growth(law, None, "no prediction", "the FLOPs of this model are not known")
+    predicted = slope(lengths, counts)
+    return Growth(law, predicted, *judge(law, predicted))
+
+
+def verdict_of(run: Run, group: Group) -> Verdict | None:
+    """The last answer to "does the graph compute the same function as its source?" for one group."""
+    return faithful(run).get((group.model, group.size, group.phase, group.dtype))
+
+
+def faithful(run: Run) -> dict[tuple[str, str, str, str], Verdict]:
+    """The last answer to that question by model, size, phase and dtype."""
+    return {(v.model, v.size, v.phase, v.dtype): v for v in run.verdicts if v.check == SAME_FUNCTION}
+
+
+def worded(comparison: Comparison) -> str:
+    """The word of a comparison; "same" with the difference that it still allows."""
+    return f"same within {100 * comparison.within:g} %" if comparison.word == "same" else comparison.word
+
+
+def _key(case: Case) -> tuple[object, ...]:
+    """What stays the same along one line: everything but the runtime and n."""
+    other = case.seq if case.phase == "step" else case.past
+    return case.model, case.size, case.phase, case.dtype, case.batch, other
+
+
+def _group(members: list[Measurement], cases: set[Case]) -> Group:
+    first = members[0].case
+    lines: dict[str, list[Measurement]] = {}
+    for m in sorted(members, key=lambda m: (m.case.runtime != BASE, m.case.length)):
+        lines.setdefault(m.case.runtime, []).append(m)
+    return Group(
+        model=first.model,
+        size=first.size,
+        phase=first.phase,
+        dtype=first.dtype,
+        label=_label(first, cases),
+        lines={runtime: tuple(line) for runtime, line in lines.items()},
+    )
+
+
+def _label(case: Case, cases: set[Case]) -> str:
+    """The phase, and of the rest what differs within the run."""
+    words = [PHASES.get(case.phase, case.phase)]
+    if case.phase == "step" and case.seq != 1:
+        words.append(f"{case.seq} new tokens")
+    if case.phase != "step" and case.past:
+        words.append(f"{case.past} past tokens")
+    if len({other.dtype for other in cases}) > 1:
+        words.append(case.dtype)
+    if len({other.batch for other in cases}) > 1:
+        words.append(f"batch {case.batch}")
+    return ", ".join(words)
+
+
+@lru_cache(maxsize=512)  # several views ask for the same line, and its intervals come from resampling
+def _fit(lengths: tuple[int, ...], blocks: tuple[tuple[float, ...], ...]) -> Fit:
+    return fit(lengths, blocks)

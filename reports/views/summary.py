@@ -1,0 +1,136 @@
+"""The answer: does each model export faithfully, is each runtime right, how fast is it, and how does its cost grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...bench.records import Measurement, Run
+from ...bench.timing import Comparison
+from ..document import Cell, Section, Table, Tone
+from ..format import exponent, number, ratio, span
+from ..sentences import sentences
+from ..series import (
+    BASE,
+    GROWTH_TONES,
+    PARITY_LIMIT,
+    SPEED_TONES,
+    Group,
+    distance,
+    groups,
+    growth,
+    speeds,
+    tried,
+    verdict_of,
+    worded,
+    worst,
+)
+
+ORDER = 0
+_NOTHING = Cell("–", tone="muted")
+
+
+def view(run: Run) -> Section | None:
+    """The verdict table and the sentences that it comes down to."""
+    found = groups(run)
+    if not found and not run.verdicts:
+        return None
+    parts = (_table(run, found),) if found else ()
+    return Section("summary", "Summary", sentences(run), parts, _reading(run, found))
+
+
+def _table(run: Run, found: Sequence[Group]) -> Table:
+    names = tried(run)
+    others = [name for name in names if name != BASE and BASE in names]
+    columns = ["model", "phase", "n", "exports faithfully"]
+    columns += [f"{name}: outputs" for name in names]
+    columns += [f"{name}: speed over {BASE}" for name in others]
+    columns += ["exponent of FLOPs", *(f"{name}: exponent" for name in names)]
+    rows = tuple(
+        (
+            Cell(group.name),
+            Cell(group.label),
+            Cell(span(group.lengths), max(group.lengths)),
+            _faithful(run, group),
+            *(_parity(group.lines.get(name, ())) for name in names),
+            *(_speed(group, name) for name in others),
+            _predicted(group, names),
+            *(_growth(group, name) for name in names),
+        )
+        for group in found
+    )
+    return Table("The verdict on each model in each phase", tuple(columns), rows)
+
+
+def _faithful(run: Run, group: Group) -> Cell:
+    verdict = verdict_of(run, group)
+    if verdict is None:
+        return _unasked(group)
+    held = ""
+    if verdict.distance is not None and verdict.limit is not None:
+        sign = "≤" if verdict.distance <= verdict.limit else ">"
+        held = f", {number(verdict.distance, 2)} {sign} {number(verdict.limit, 1)}"
+    words: dict[str, tuple[str, Tone]] = {"pass": ("yes", "good"), "fail": ("no", "bad")}
+    word, tone = words.get(verdict.status, ("could not be checked", "unsure"))
+    return Cell(word + held, value=verdict.distance, tone=tone, note=verdict.detail)
+
+
+def _unasked(group: Group) -> Cell:
+    """No answer: because nothing of this model came to run, or because nobody asked."""
+    reasons = {m.reason if m.status == "failed" else None for line in group.lines.values() for m in line}
+    reason = reasons.pop() if len(reasons) == 1 else None
+    return Cell("failed", tone="bad", note=reason) if reason else Cell("not checked", tone="muted")
+
+
+def _parity(line: Sequence[Measurement]) -> Cell:
+    """The worst error of a runtime over all n, in units of torch's own rounding."""
+    errors = {m.case.length: distance(error) for m in line if m.status == "ok" and (error := worst(m))}
+    if not errors:
+        return Cell("not checked", tone="muted")
+    bad = [n for n, far in errors.items() if far > PARITY_LIMIT]
+    top = max(errors.values())
+    if bad:
+        where = f"n = {bad[0]}" if len(bad) == 1 else f"{len(bad)} of {len(errors)} n"
+        return Cell(f"wrong, {number(top)}, at {where}", top, "bad", note=f"n = {', '.join(map(str, bad))}")
+    return Cell(f"right, {number(top)}", value=top, tone="good")
+
+
+def _speed(group: Group, runtime: str) -> Cell:
+    found = speeds(group, runtime)
+    if not found:
+        return _NOTHING
+    n = max(found)
+    longest = found[n]
+    where = "" if n == max(group.lengths) else f", at n = {n}"
+    note = "; ".join(f"n = {n}: {_gain(found[n])}" for n in sorted(found))
+    return Cell(_gain(longest) + where, value=longest.ratio, tone=SPEED_TONES[longest.word], note=note)
+
+
+def _gain(comparison: Comparison) -> str:
+    return f"{worded(comparison)}, {ratio(comparison.ratio, comparison.interval)}"
+
+
+def _predicted(group: Group, names: Iterable[str]) -> Cell:
+    found = [law.predicted for name in names if (law := growth(group, name)) and law.predicted is not None]
+    return Cell(exponent(found[0]), value=found[0]) if found else _NOTHING
+
+
+def _growth(group: Group, runtime: str) -> Cell:
+    law = growth(group, runtime)
+    if law is None:
+        return Cell("too little data", tone="muted") if group.lines.get(runtime) else _NOTHING
+    text = f"{law.word}, {exponent(law.fit.exponent, law.fit.exponent_interval)}"
+    return Cell(text, value=law.fit.exponent, tone=GROWTH_TONES.get(law.word, "unsure"), note=law.reason)
+
+
+def _reading(run: Run, found: Sequence[Group]) -> tuple[str, ...]:
+    """How to read the table."""
+    if not found:
+        return ()
+    speed = ("Speed: over torch, paired block by block, at the longest n where both outputs are right.",)
+    return (
+        "Exports faithfully: the largest difference between graph and source, both in float64, against its limit.",
+        "Outputs: the worst error against float64 over every n, in units of torch's own rounding in the same "
+        f"precision; up to {number(PARITY_LIMIT, 1)} is right.",
+        *(speed if BASE in tried(run) else ()),
+        "Exponent: the slope of time, and of FLOPs, over n on logarithmic axes. Brackets are 95 % intervals.",
+    )
