@@ -16,10 +16,10 @@ def models() -> list[dict[str, Any]]:
         {
             "model": name,
             "topology": config.topology,
-            "mixer": _spec(config.mixer),
+            "mixer": _specs(config.mixer),
             "position": _spec(config.position),
             "norm": _spec(config.norm),
-            "ffn": _spec(config.ffn),
+            "ffn": _specs(config.ffn),
             "residual": config.residual,
             "parameters": parameters(config),
             "source": config.source,
@@ -51,6 +51,11 @@ def suites() -> list[dict[str, Any]]:
         }
         for suite in suites
     ]
+
+
+def _specs(specs: Any) -> str:
+    """One spec, or those of a cycle over the layers, each once."""
+    return " / ".join(dict.fromkeys(map(_spec, specs if isinstance(specs, tuple) else (specs,))))
 
 
 def _spec(spec: Any) -> str:

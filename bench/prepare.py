@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..models.phases import example_sizes
 from .client import Worker, WorkerDied, WorkerError
 from .records import Verdict
 from .suite import Group, Suite, case, sizes
@@ -39,7 +40,7 @@ class Preparation:
 
     def run(self) -> Iterator[Prepared]:
         """Prepare every group and the yardstick, longest exports first, in the order in which they are done."""
-        longest_first = sorted(self.groups, key=lambda group: -group.config.mixer.general_tokens)
+        longest_first = sorted(self.groups, key=lambda group: -example_sizes(group.config)["sequence"])
         pool = ThreadPoolExecutor(self._lanes)
         try:
             jobs = [pool.submit(self._group, group) for group in longest_first]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from .signature import Dim
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Topology = Literal["encoder", "decoder", "encoder-decoder"]
 Residual = Literal["post", "pre", "parallel", "none"]
 Rotate = Callable[["Tensor"], "Tensor"]
+Spec = TypeVar("Spec")
 
 
 class ConfigError(ValueError):
@@ -93,7 +94,7 @@ class Mixer(Protocol):
         """Refuse an impossible combination with ConfigError."""
 
     def build(self, config: ModelConfig, *, causal: bool) -> nn.Module:
-        """A module with `plan(mask, tokens)` and `forward(x, plan, rotate, past)`; see attention.py."""
+        """A module with `plan(mask, tokens, bias)` and `forward(x, plan, rotate, past)`; see attention.py."""
 
     def flops(self, config: ModelConfig, queries: int, keys: int) -> int:
         """What the module really computes for `queries` new tokens that see `keys` tokens; a multiply-add is two."""
@@ -114,7 +115,8 @@ class ModelConfig:
     """One architecture.
 
     `layers` counts each stack of an encoder-decoder; `context` is the published context length; `source` names the
-    paper or model card that the numbers come from.
+    paper or model card that the numbers come from. A tuple of mixers or feed-forward layers is a cycle over the layers.
+    `head_size` is given where a head is not dim / heads wide.
 
     Raises:
         ConfigError: sizes that do not go together, with the values.
@@ -129,29 +131,43 @@ class ModelConfig:
     vocab: int
     context: int
     embedding: Tokens
-    mixer: Mixer
+    mixer: Mixer | tuple[Mixer, ...]
     position: Position
     norm: Norm
-    ffn: FeedForward
+    ffn: FeedForward | tuple[FeedForward, ...]
     residual: Residual
     bias: bool = True
     tie_embeddings: bool = True
+    head_size: int | None = None
 
     def __post_init__(self) -> None:
         for size in Sizes.__annotations__:
             if getattr(self, size) < 1:
                 raise ConfigError(f"{self.name}: {size} {getattr(self, size)} is below 1")
-        if self.dim % self.heads:
+        if self.head_size is None and self.dim % self.heads:
             raise ConfigError(f"{self.name}: heads {self.heads} does not divide dim {self.dim}")
         if self.residual == "parallel" and self.topology == "encoder-decoder":
             raise ConfigError(f"{self.name}: a parallel block has no place for cross-attention ({self.topology})")
-        for part in (self.mixer, self.position, self.ffn):
-            part.check(self)
+        self.position.check(self)
+        for mixer in self.mixers:
+            mixer.check(self)
+        for ffn in self.ffns:
+            ffn.check(self)
 
     @property
     def head_dim(self) -> int:
         """Size of one attention head."""
-        return self.dim // self.heads
+        return self.head_size or self.dim // self.heads
+
+    @property
+    def mixers(self) -> tuple[Mixer, ...]:
+        """The mixer of each layer."""
+        return _cycle(self.mixer, self.layers)
+
+    @property
+    def ffns(self) -> tuple[FeedForward, ...]:
+        """The feed-forward layer of each layer."""
+        return _cycle(self.ffn, self.layers)
 
     @property
     def max_tokens(self) -> int | None:
@@ -161,7 +177,19 @@ class ModelConfig:
     def scaled(self, **sizes: int) -> ModelConfig:
         """The same architecture at other `dim`, `layers`, `heads`, `vocab`, `context`; the rest keeps its ratio."""
         after = Sizes(**{field: getattr(self, field) for field in Sizes.__annotations__} | sizes)
-        return replace(self, **asdict(after), mixer=self.mixer.scaled(self, after), ffn=self.ffn.scaled(self, after))
+        return replace(
+            self,
+            **asdict(after),
+            mixer=_each(self.mixer, lambda mixer: mixer.scaled(self, after)),
+            ffn=_each(self.ffn, lambda ffn: ffn.scaled(self, after)),
+            head_size=self._scaled_head_size(after),
+        )
+
+    def _scaled_head_size(self, after: Sizes) -> int | None:
+        """A head size of its own keeps its ratio to dim / heads, rounded to an even number for RoPE."""
+        if self.head_size is None:
+            return None
+        return max(2, round(self.head_size * self.heads * after.dim / (self.dim * after.heads) / 2) * 2)
 
     def at(self, size: Size) -> ModelConfig:
         """One of the three named sizes: `tiny` for tests, `small` for a bench on a CPU, `full` as published."""
@@ -177,3 +205,12 @@ SIZES: dict[str, dict[str, int]] = {
     "small": {"dim": 256, "layers": 4, "heads": 8, "vocab": 4096, "context": 2048},
     "full": {},
 }
+
+
+def _cycle(specs: Spec | tuple[Spec, ...], layers: int) -> tuple[Spec, ...]:
+    given = specs if isinstance(specs, tuple) else (specs,)
+    return tuple(given[layer % len(given)] for layer in range(layers))
+
+
+def _each(specs: Spec | tuple[Spec, ...], change: Callable[[Spec], Spec]) -> Spec | tuple[Spec, ...]:
+    return tuple(map(change, specs)) if isinstance(specs, tuple) else change(specs)

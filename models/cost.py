@@ -47,19 +47,21 @@ def cache_bytes(config: ModelConfig, *, batch: int, tokens: int, bytes_per_numbe
     sizes = {"batch": batch, "past": tokens}
     numbers = sum(
         prod(dim if isinstance(dim, int) else sizes[dim] for dim in tensor.shape)
-        for tensor in config.mixer.cache(config)
+        for mixer in config.mixers
+        for tensor in mixer.cache(config)
     )
-    return config.layers * numbers * bytes_per_number
+    return numbers * bytes_per_number
 
 
 def _stack(config: ModelConfig, tokens: int, keys: int) -> int:
-    return config.layers * (config.mixer.flops(config, tokens, keys) + config.ffn.flops(config, tokens))
+    mixing = sum(mixer.flops(config, tokens, keys) for mixer in config.mixers)
+    return mixing + sum(ffn.flops(config, tokens) for ffn in config.ffns)
 
 
 def _cross(config: ModelConfig, tokens: int, source: int) -> int:
     """Cross-attention of all layers without its keys and values: Q, O, scores and values."""
-    return config.layers * 4 * config.dim * tokens * (config.dim + source)
+    return config.layers * 4 * config.heads * config.head_dim * tokens * (config.dim + source)
 
 
 def _cross_keys(config: ModelConfig, source: int) -> int:
-    return config.layers * 4 * config.dim**2 * source
+    return config.layers * 4 * config.dim * config.heads * config.head_dim * source

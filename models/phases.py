@@ -65,7 +65,8 @@ def example_sizes(config: ModelConfig) -> Sizes:
 
     torch.export fixes every dimension that is 0 or 1 in the example, those inside the model included.
     """
-    return {"batch": 3, "sequence": max(7, config.mixer.general_tokens + 6), "past": 5, "source": 11}
+    general = max(mixer.general_tokens for mixer in config.mixers)
+    return {"batch": 3, "sequence": max(7, general + 6), "past": 5, "source": 11}
 
 
 def signature(config: ModelConfig, name: str) -> Signature:
@@ -115,9 +116,7 @@ def _states(config: ModelConfig) -> TensorSpec:
     return TensorSpec("last_hidden_state", "float32", ("batch", "sequence", config.dim))
 
 
-def _caches(
-    config: ModelConfig, tensors: Sequence[CacheTensor], prefix: str, infix: str, axis: str
-) -> tuple[TensorSpec, ...]:
+def _caches(layers: Iterable[Sequence[CacheTensor]], prefix: str, infix: str, axis: str) -> tuple[TensorSpec, ...]:
     """One tensor a layer and cache tensor; `axis` is the length in place of "past"."""
 
     def shape(tensor: CacheTensor) -> tuple[Dim, ...]:
@@ -125,14 +124,18 @@ def _caches(
 
     return tuple(
         TensorSpec(f"{prefix}.{layer}.{infix}{tensor.name}", "float32", shape(tensor))
-        for layer in range(config.layers)
+        for layer, tensors in enumerate(layers)
         for tensor in tensors
     )
 
 
-def _cross_tensors(config: ModelConfig) -> tuple[CacheTensor, ...]:
+def _self_caches(config: ModelConfig) -> list[tuple[CacheTensor, ...]]:
+    return [mixer.cache(config) for mixer in config.mixers]
+
+
+def _cross_caches(config: ModelConfig) -> list[tuple[CacheTensor, ...]]:
     shape = ("batch", config.heads, "past", config.head_dim)
-    return CacheTensor("key", shape), CacheTensor("value", shape)
+    return [(CacheTensor("key", shape), CacheTensor("value", shape))] * config.layers
 
 
 def _encoder_forward(config: ModelConfig) -> Signature:
@@ -146,11 +149,11 @@ def _decoder_forward(config: ModelConfig) -> Signature:
 
 
 def _decoder_step(config: ModelConfig) -> Signature:
-    cache = config.mixer.cache(config)
+    cache = _self_caches(config)
     inputs = (_ids(config), _mask("attention_mask", TOTAL), *_position_ids(config))
     return Signature(
-        (*inputs, *_caches(config, cache, PAST, "", "past")),
-        (_logits(config), *_caches(config, cache, PRESENT, "", TOTAL)),
+        (*inputs, *_caches(cache, PAST, "", "past")),
+        (_logits(config), *_caches(cache, PRESENT, "", TOTAL)),
     )
 
 
@@ -162,15 +165,15 @@ def _seq2seq_forward(config: ModelConfig) -> Signature:
 
 def _seq2seq_encode(config: ModelConfig) -> Signature:
     inputs = (_ids(config), _mask("attention_mask", "sequence"))
-    keys = _caches(config, _cross_tensors(config), PRESENT, "encoder.", "sequence")
+    keys = _caches(_cross_caches(config), PRESENT, "encoder.", "sequence")
     return Signature(inputs, (_states(config), *keys))
 
 
 def _seq2seq_step(config: ModelConfig) -> Signature:
-    cache, cross = config.mixer.cache(config), _cross_tensors(config)
+    cache, cross = _self_caches(config), _cross_caches(config)
     inputs = (_ids(config), _mask("encoder_attention_mask", "source"), _mask("decoder_attention_mask", TOTAL))
-    past = _caches(config, cache, PAST, "decoder.", "past") + _caches(config, cross, PAST, "encoder.", "source")
-    return Signature((*inputs, *past), (_logits(config), *_caches(config, cache, PRESENT, "decoder.", TOTAL)))
+    past = _caches(cache, PAST, "decoder.", "past") + _caches(cross, PAST, "encoder.", "source")
+    return Signature((*inputs, *past), (_logits(config), *_caches(cache, PRESENT, "decoder.", TOTAL)))
 
 
 # Calls

@@ -28,6 +28,10 @@ class PositionEncoding(nn.Module):
         """The function that turns queries and keys at these positions."""
         return lambda x: x
 
+    def bias(self, x: Tensor, mask: Tensor) -> Tensor | None:
+        """What is added to scores, (1 or B, heads, m, t), for x (B, m, dim) and mask (B, t); None: nothing."""
+        return None
+
 
 @dataclass(frozen=True)
 class NoPosition:

@@ -84,7 +84,7 @@ class LSTMLayer(nn.Module):
             self.bias.normal_(0, 0.1, generator=generator)
             self.weight_input[:, -1] = torch.tensor([-SATURATED, SATURATED, 0.0, 0.0]).repeat_interleave(dim)
 
-    def plan(self, mask: Tensor, tokens: int) -> PaddingPlan:
+    def plan(self, mask: Tensor, tokens: int, bias: Tensor | None = None) -> PaddingPlan:
         """Where the padding is among the new tokens."""
         new = mask[:, mask.shape[1] - tokens :]  # B, m
         index = torch.arange(tokens, device=mask.device)

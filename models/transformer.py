@@ -11,8 +11,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .attention import Cache, CrossAttention, visible
-from .config import ModelConfig, Rotate
+from .attention import Cache, CrossAttention, Plan, visible
+from .config import Mixer, ModelConfig, Rotate
 from .embedding import TokenEmbedding
 from .recurrent import LSTMLayer
 
@@ -68,15 +68,15 @@ _JOINTS: dict[str, type[NoResidual]] = {"pre": PreNorm, "post": PostNorm, "none"
 class Block(nn.Module):
     """Mixer, cross-attention in the decoder of an encoder-decoder, feed-forward, each joined to the residual stream."""
 
-    def __init__(self, config: ModelConfig, *, causal: bool, cross: bool) -> None:
+    def __init__(self, config: ModelConfig, layer: int, *, causal: bool, cross: bool) -> None:
         super().__init__()
         joint = _JOINTS[config.residual]
-        self.mixer = config.mixer.build(config, causal=causal)
+        self.mixer = config.mixers[layer].build(config, causal=causal)
         self.mixer_joint: NoResidual = joint(config)
         if cross:
             self.cross = CrossAttention(config)
             self.cross_joint: NoResidual = joint(config)
-        self.ffn = config.ffn.build(config)
+        self.ffn = config.ffns[layer].build(config)
         self.ffn_joint: NoResidual = joint(config)
 
     def forward(
@@ -93,11 +93,11 @@ class Block(nn.Module):
 class ParallelBlock(nn.Module):
     """x + mixer(norm(x)) + ffn(norm(x)), with one norm (GPT-J, PaLM: Chowdhery et al. 2022)."""
 
-    def __init__(self, config: ModelConfig, *, causal: bool, cross: bool) -> None:
+    def __init__(self, config: ModelConfig, layer: int, *, causal: bool, cross: bool) -> None:
         super().__init__()
         self.norm = config.norm.build(config.dim)
-        self.mixer = config.mixer.build(config, causal=causal)
-        self.ffn = config.ffn.build(config)
+        self.mixer = config.mixers[layer].build(config, causal=causal)
+        self.ffn = config.ffns[layer].build(config)
 
     def forward(self, x: Tensor, plan: object, rotate: Rotate, past: Cache) -> tuple[Tensor, Cache]:
         """x (B, m, dim) → (B, m, dim) and the layer's cache."""
@@ -115,7 +115,8 @@ class Stack(nn.Module):
         ends_in_norm = config.residual in ("pre", "parallel")
         self.position = config.position.build(config)
         self.embedding_norm = config.embedding.norm.build(config.dim)
-        self.layers = nn.ModuleList(block(config, causal=causal, cross=cross) for _ in range(config.layers))
+        self.layers = nn.ModuleList(block(config, i, causal=causal, cross=cross) for i in range(config.layers))
+        self.mixers = config.mixers
         self.final_norm = config.norm.build(config.dim) if ends_in_norm else nn.Identity()
 
     def forward(
@@ -128,14 +129,22 @@ class Stack(nn.Module):
     ) -> tuple[Tensor, list[Cache]]:
         """x (B, m, dim), mask (B, t), positions (B, m), `past` and source keys a layer → (B, m, dim), caches."""
         x = self.embedding_norm(self.position(x, positions))
-        plan = cast("Block | ParallelBlock", self.layers[0]).mixer.plan(mask, x.shape[1])  # type: ignore[operator]
+        plans = self._plans(x, mask)
         rotate = self.position.rotation(positions)
         present = []
-        for i, layer in enumerate(self.layers):
+        for i, (spec, layer) in enumerate(zip(self.mixers, self.layers, strict=True)):
             extra = () if source is None else ((source[0], source[1][i]),)
-            x, cache = layer(x, plan, rotate, past[i] if past else (), *extra)
+            x, cache = layer(x, plans[spec], rotate, past[i] if past else (), *extra)
             present.append(cache)
         return self.final_norm(x), present
+
+    def _plans(self, x: Tensor, mask: Tensor) -> dict[Mixer, Plan]:
+        """What the layers of each mixer share in this call."""
+        bias = self.position.bias(x, mask)
+        blocks = {
+            spec: cast("Block | ParallelBlock", layer) for spec, layer in zip(self.mixers, self.layers, strict=True)
+        }
+        return {spec: block.mixer.plan(mask, x.shape[1], bias) for spec, block in blocks.items()}  # type: ignore[operator]
 
 
 class Head(nn.Module):

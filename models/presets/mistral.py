@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..attention import Softmax, Window
+from ..attention import Softmax
 from ..config import ModelConfig
 from ..embedding import Tokens
 from ..family import Family
 from ..feedforward import GLU
 from ..norm import RMSNorm
 from ..position import Rope
+from ..window import Window
 from .llama import MODULES, hf_config
 
 PRESETS = (

@@ -22,9 +22,10 @@ from isorun.bench.subject import rms
 from isorun.bench.truth import distance, outputs, outputs64
 from isorun.export.artifact import ExportedModel, Source
 from isorun.export.exporter import export
-from isorun.models.attention import Attention, Window
+from isorun.models.attention import Attention
 from isorun.models.presets import PRESETS
 from isorun.models.signature import Array
+from isorun.models.window import Window
 from isorun.runtimes import all_runtimes
 
 Checks = Callable[[int], tuple[Array, Array, Array]]
@@ -64,7 +65,7 @@ def checks(layer: ExportedModel) -> Checks:
         feeds = layer.signature().feeds({"batch": 1, "sequence": n})
         blocks = outputs64(layer.module(), feeds)["logits"]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("isorun.models.attention.WindowAttention.attend", _masked)
+            patch.setattr("isorun.models.window.WindowAttention.attend", _masked)
             masked = outputs(layer.module(), feeds)["logits"], outputs64(layer.module(), feeds)["logits"]
         return blocks, *masked
 

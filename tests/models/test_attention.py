@@ -10,10 +10,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from isorun.models.attention import Attention, Softmax, Window, block_sizes
+from isorun.models.attention import Attention, Softmax
 from isorun.models.config import ModelConfig
 from isorun.models.position import NoPosition
 from isorun.models.presets import PRESETS
+from isorun.models.window import Window, block_sizes
 
 from .plain import Array, array, attention, causal, distance, left_padded, linear, merge, randomise, split
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from isorun.models import presets
-from isorun.models.attention import Softmax, Window
+from isorun.models.attention import Softmax
 from isorun.models.config import SIZES, ConfigError
 from isorun.models.feedforward import GLU, MLP, NoFeedForward
 from isorun.models.position import Rope, Sinusoidal
 from isorun.models.presets import PRESETS
 from isorun.models.recurrent import LSTM
 from isorun.models.transformer import build
+from isorun.models.window import Window
 
 TINY = {name: config.at("tiny") for name, config in PRESETS.items()}
 
