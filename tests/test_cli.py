@@ -134,7 +134,12 @@ def test_bench_from_the_command_to_the_page(tmp_path: Path) -> None:
 
 def test_ctrl_c_keeps_what_was_measured_and_reports_it(tmp_path: Path) -> None:
     running = subprocess.Popen(
-        [*COMMAND, "bench", *SMALL], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "bench", *SMALL],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )
     deadline = time.monotonic() + 120
     while not any('"measurement"' in file.read_text() for file in tmp_path.glob("isorun-runs/*/records.jsonl")):

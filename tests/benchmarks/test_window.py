@@ -8,7 +8,7 @@ attention under the window's mask: in float64 they are the same function, and ea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -34,12 +34,13 @@ WINDOW = 64
 
 
 @pytest.fixture(scope="module")
-def layer(tmp_path_factory: pytest.TempPathFactory) -> ExportedModel:
+def layer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExportedModel]:
     """One layer at dim 256, with 8 heads in 2 groups and a vocabulary too small to matter."""
     small = PRESETS["mistral-7b"].at("small")
     mixer = Window(window=WINDOW, kv_heads=2)
-    PRESETS["mistral-layer"] = replace(small, name="mistral-layer", layers=1, vocab=32, mixer=mixer)
-    return export(Source("preset", "mistral-layer"), "forward", tmp_path_factory.mktemp("window") / "layer")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, "layer", replace(small, name="layer", layers=1, vocab=32, mixer=mixer))
+        yield export(Source("preset", "layer"), "forward", tmp_path_factory.mktemp("window") / "layer")
 
 
 def _masked(self: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, plan: object) -> torch.Tensor:
