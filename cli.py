@@ -158,6 +158,30 @@ def report(
     out.print(str(output), markup=False)
 
 
+@app.command()
+def validate(
+    path: Annotated[Path, typer.Argument(help="An .onnx file, an exported folder, or an OpenVINO .xml.")],
+    reference: Annotated[str | None, typer.Option(help="PRESET[@SIZE], module:factory or another .onnx.")] = None,
+    inputs: Annotated[Path | None, typer.Option(help="Arrays by input name, .npz.")] = None,
+    expected: Annotated[Path | None, typer.Option(help="Arrays by output name, .npz.")] = None,
+    runtime: Annotated[list[str] | None, typer.Option(help="Default: every runtime here.")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Find any real difference between an exported model and what it should be. Exit 0 pass, 1 fail, 2 error."""
+    from .bench.validate.finding import EXIT
+    from .bench.validate.run import validate as run
+
+    result = run(path, reference=reference, inputs=inputs, expected=expected, runtimes=runtime)
+    if as_json:
+        _print_json(result.to_json())
+    else:
+        for finding in result.findings:
+            remedy = f"\n    {finding.remedy}" if finding.remedy else ""
+            out.print(f"{finding.status:8}{finding.check:12}{finding.says}{remedy}", markup=False)
+        out.print(f"{result.verdict}: {result.path}", markup=False)
+    raise typer.Exit(EXIT[result.verdict])
+
+
 def main() -> None:
     """The console script: refusals are one line on stderr and exit status 2; a traceback goes to a file."""
     try:

@@ -12,6 +12,7 @@ from ..export.artifact import ExportedModel, Source
 from ..export.exporter import export
 from ..models.phases import PhaseModule
 from ..models.signature import Array, Feeds
+from ..runtimes.base import Placement
 from ..runtimes.reference import Float64Graph
 from .subject import RULER, rms
 
@@ -79,3 +80,31 @@ def distance(found: Array, truth: Array) -> float:
     scale = rms(truth)
     worst = float(np.abs(found - truth).max(initial=0.0))
     return worst / scale if scale > 0 else worst
+
+
+class SourceSession:
+    """A source model behind the face of a runtime's session, in its own precision or in float64."""
+
+    def __init__(self, source: Source, phase: str, *, double: bool) -> None:
+        self._module = source.module(phase)
+        self._run = outputs64 if double else outputs
+
+    def stage(self, feeds: Feeds) -> Feeds:
+        """As they are."""
+        return feeds
+
+    def run(self, staged: Feeds) -> dict[str, Array]:
+        """One call."""
+        return self._run(self._module, staged)
+
+    def fetch(self, raw: dict[str, Array]) -> dict[str, Array]:
+        """Outputs by name."""
+        return raw
+
+    def placement(self) -> Placement:
+        """Eager torch, no graph."""
+        return Placement(provider="torch cpu", nodes={}, precision="source", threads=1)
+
+    def close(self) -> None:
+        """Drop the module."""
+        del self._module

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..export.artifact import ArtifactError
 from ..runtimes.base import RuntimeFailure
+from .evaluation import Evaluation
 from .subject import Subject
 
 
@@ -46,10 +47,11 @@ HANDLERS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 class Worker:
-    """The state between requests: the subject that is loaded, if one is."""
+    """The state between requests: the subject that is timed, or the model that is evaluated, if one is loaded."""
 
     def __init__(self) -> None:
         self.subject: Subject | None = None
+        self.evaluation: Evaluation | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Handle one request; a failure becomes an answer with its reason."""
@@ -63,6 +65,13 @@ class Worker:
                     return {"error": f"{op}: nothing is loaded"}
                 result: dict[str, Any] = getattr(self.subject, op)(**request)
                 return result
+            if op == "open":
+                self.evaluation = Evaluation(**request)
+                return {}
+            if op == "evaluate":
+                if self.evaluation is None:
+                    return {"error": f"{op}: nothing is loaded"}
+                return self.evaluation.evaluate(**request)
             return HANDLERS[op](**request)
         except (RuntimeFailure, ArtifactError, MemoryError) as error:
             return {"error": str(error) or type(error).__name__}

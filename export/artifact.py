@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 MANIFEST = "artifact.json"
 MODEL = "model.onnx"
+FLOAT16 = 10  # onnx.TensorProto.FLOAT16
 
 
 class ArtifactError(Exception):
@@ -31,8 +33,8 @@ class Source:
     """Where an exported model came from, precise enough to build it again.
 
     `kind` is "preset" (name = preset, at `size`, random weights of `seed`), "checkpoint" (name = a folder of published
-    weights) or "module" (name = "package.module:factory", a function without arguments that returns a module with a
-    `signature`).
+    weights), "module" (name = "package.module:factory", a function without arguments that returns a module with a
+    `signature`) or "file" (name = an .onnx whose source is not known).
     """
 
     kind: str
@@ -73,7 +75,9 @@ class Source:
         if self.kind == "module":
             module, _, factory = self.name.partition(":")
             return cast("PhaseModule", getattr(import_module(module), factory)())
-        raise ArtifactError(f"source: kind {self.kind!r} is none of preset, checkpoint, module")
+        if self.kind == "file":
+            raise ArtifactError(f"source: {self.name} came as a file, and the model behind it is not known")
+        raise ArtifactError(f"source: kind {self.kind!r} is none of preset, checkpoint, module, file")
 
 
 @dataclass(frozen=True)
@@ -94,16 +98,17 @@ class ExportedModel:
     limits: Mapping[str, int]
     versions: Mapping[str, str]
     seconds: float
+    model: str = MODEL
 
     @property
     def model_path(self) -> Path:
         """The graph."""
-        return self.folder / MODEL
+        return self.folder / self.model
 
     @property
     def sha256(self) -> str:
         """Hash of the graph file."""
-        return self.files[MODEL]
+        return self.files[self.model]
 
     def signature(self) -> Signature:
         """Inputs and outputs as the graph declares them, with the id limits of the manifest."""
@@ -141,6 +146,25 @@ class ExportedModel:
             return cls(folder=folder, **{**content, "source": Source(**content["source"])})
         except (UnicodeDecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ArtifactError(f"{path}: not a manifest: {error}") from None
+
+
+def adopt(file: Path, proto: onnx.ModelProto) -> ExportedModel:
+    """Any ONNX file as an artifact: what its graph says of itself, and no source."""
+    types = {value.type.tensor_type.elem_type for value in (*proto.graph.input, *proto.graph.output)}
+    stored = {tensor.data_type for tensor in proto.graph.initializer}
+    return ExportedModel(
+        folder=file.parent,
+        phase="forward",
+        dtype="fp16" if FLOAT16 in types | stored else "fp32",
+        opset=max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0),
+        source=Source("file", str(file)),
+        ops=dict(sorted(Counter(node.op_type for node in proto.graph.node).items())),
+        files={},
+        limits={},
+        versions={},
+        seconds=0.0,
+        model=file.name,
+    )
 
 
 def graph_signature(graph: onnx.GraphProto) -> Signature:

@@ -52,8 +52,8 @@ class Runtime(Protocol):
     def missing(self) -> str | None:
         """None, or the reason why it cannot run here and what to install."""
 
-    def prepare(self, artifact: ExportedModel, threads: int) -> Session:
-        """Load a model.
+    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> Session:
+        """Load a model; `optimise` off asks for the graph as it is, where the runtime has such a switch.
 
         Raises:
             RuntimeFailure: the runtime refuses the model, or would run it elsewhere than asked.

@@ -63,7 +63,7 @@ class OnnxRuntime:
             return _cuda_problem(onnxruntime)
         return None
 
-    def prepare(self, artifact: ExportedModel, threads: int) -> OrtSession:
+    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> OrtSession:
         """Load a model; a session that ended up on another provider is a failure, not a slower success.
 
         Raises:
@@ -74,7 +74,9 @@ class OnnxRuntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        options.log_severity_level = 3
+        if not optimise:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4  # failures arrive as exceptions
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
         try:
             session = onnxruntime.InferenceSession(str(artifact.model_path), options, providers=[self.provider])

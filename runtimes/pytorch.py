@@ -33,8 +33,8 @@ class Torch:
                 return f"PyTorch {torch.__version__} sees no CUDA device: install a CUDA build and its driver"
         return None
 
-    def prepare(self, artifact: ExportedModel, threads: int) -> TorchSession:
-        """Rebuild the source model from the manifest.
+    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> TorchSession:
+        """Rebuild the source model from the manifest; eager code has no optimisation to switch off.
 
         Raises:
             RuntimeFailure: the source cannot be built here.

@@ -30,8 +30,8 @@ _NARROW = ("bfloat16", "float16", "float32")
 class Float64Graph:
     """A model evaluated in float64, from a file (its external data beside it) or from a proto."""
 
-    def __init__(self, model: str | Path | onnx.ModelProto) -> None:
-        """Upcast the graph and prepare its nodes.
+    def __init__(self, model: str | Path | onnx.ModelProto, *, ideal: bool = False) -> None:
+        """Upcast the graph and prepare its nodes; `ideal` leaves out the rounding of quantised activations.
 
         Raises:
             RuntimeFailure: the model cannot be read, or has an operator that the reference lacks.
@@ -45,7 +45,7 @@ class Float64Graph:
         name = model.graph.name if isinstance(model, onnx.ModelProto) else str(model)
         with _mapped(name):
             proto = upcast(model if isinstance(model, onnx.ModelProto) else onnx.load(model))
-            evaluator = ReferenceEvaluator(proto, new_ops=list(operators()))
+            evaluator = ReferenceEvaluator(proto, new_ops=list(operators(ideal=ideal)))
         self._constants: dict[str, Array] = evaluator.rt_inits_
         self._inputs = [info.name for info in proto.graph.input if info.name not in self._constants]
         self._outputs: list[str] = list(evaluator.output_names)
@@ -168,8 +168,8 @@ class Reference:
         absent = [package for package in ("onnx", "scipy") if find_spec(package) is None]
         return f"pip install {' '.join(absent)}" if absent else None
 
-    def prepare(self, artifact: ExportedModel, threads: int) -> ReferenceSession:
-        """Load and upcast a model; `threads` changes nothing.
+    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> ReferenceSession:
+        """Load and upcast a model; `threads` and `optimise` change nothing.
 
         Raises:
             RuntimeFailure: the model cannot be read, or has an operator that the reference lacks.
@@ -177,4 +177,69 @@ class Reference:
         return ReferenceSession(Float64Graph(artifact.model_path))
 
 
-RUNTIMES = (Reference(),)
+class StrictSession:
+    """A graph in its own precision: every operator rounds to it."""
+
+    def __init__(self, file: Path, dtype: str) -> None:
+        from onnx.reference import ReferenceEvaluator
+
+        with _mapped(str(file)):
+            self._evaluator = ReferenceEvaluator(str(file))
+        self._dtype = dtype
+
+    def stage(self, feeds: Feeds) -> Feeds:
+        """As they are."""
+        return feeds
+
+    def run(self, staged: Feeds) -> list[Array]:
+        """Evaluate the graph.
+
+        Raises:
+            RuntimeFailure: an operator fails.
+        """
+        with np.errstate(all="ignore"), _mapped("the reference in its own precision"):
+            return list(self._evaluator.run(None, dict(staged)))
+
+    def fetch(self, raw: list[Array]) -> dict[str, Array]:
+        """The outputs by name."""
+        return dict(zip(self._evaluator.output_names, raw, strict=True))
+
+    def placement(self) -> Placement:
+        """Every node on the reference."""
+        nodes = {"reference": len(self._evaluator.rt_nodes_)}
+        return Placement(provider="reference", nodes=nodes, precision=self._dtype, threads=1)
+
+    def close(self) -> None:
+        """Free the graph."""
+        del self._evaluator
+
+
+class Ideal(Reference):
+    """The ONNX reference evaluator in float64, without the rounding of quantised activations."""
+
+    name = "reference-ideal"
+
+    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> ReferenceSession:
+        """Load and upcast a model; `threads` and `optimise` change nothing.
+
+        Raises:
+            RuntimeFailure: the model cannot be read, or has an operator that the reference lacks.
+        """
+        return ReferenceSession(Float64Graph(artifact.model_path, ideal=True))
+
+
+class Strict(Reference):
+    """The ONNX reference evaluator as it comes: in the graph's own precision, rounded after every operator."""
+
+    name = "reference-strict"
+
+    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> StrictSession:  # type: ignore[override]
+        """Load a model; `threads` and `optimise` change nothing.
+
+        Raises:
+            RuntimeFailure: the model cannot be read, or has an operator that the reference lacks.
+        """
+        return StrictSession(artifact.model_path, artifact.dtype)
+
+
+RUNTIMES = (Reference(), Ideal(), Strict())

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import reference_quantised as quantised
 from .reference_attention import attention
 from .reference_recurrent import gru, lstm, rnn
 
@@ -133,12 +134,13 @@ _OPERATORS: Mapping[str, Callable[..., Array | tuple[Array, ...]]] = {
 
 
 @cache
-def operators() -> tuple[type, ...]:
-    """One `onnx.reference.op_run.OpRun` class for each operator of this file."""
+def operators(*, ideal: bool = False) -> tuple[type, ...]:
+    """One `onnx.reference.op_run.OpRun` class for each operator of this file; `ideal`: and quantised ones unrounded."""
     from onnx.reference.op_run import OpRun
 
+    functions = {**_OPERATORS, **(quantised.OPERATORS if ideal else {})}
     return tuple(
-        type(name, (OpRun,), {"op_domain": "", "_run": _method(function)}) for name, function in _OPERATORS.items()
+        type(name, (OpRun,), {"op_domain": "", "_run": _method(function)}) for name, function in functions.items()
     )
 
 

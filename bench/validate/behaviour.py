@@ -1,0 +1,113 @@
+"""Behaviour of language models, by the names of their inputs: the past, the padding and the cache.
+
+Asked of the graph in float64, so that only its meaning counts. No reference is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ...models.signature import Array, positions
+from ..client import WorkerError
+from ..subject import rms
+from .candidate import Candidate
+from .compare import Difference, difference
+from .evaluators import Evaluators
+from .finding import Finding
+from .semantics import verdict
+from .shapes import SAME, signature
+
+CHECK = "invariants"
+PAST, PRESENT = "past_key_values.", "present."
+TOKENS = 9
+
+Run = Callable[[Mapping[str, Array]], dict[str, Array]]
+
+
+def check(candidate: Candidate, evaluators: Evaluators) -> list[Finding]:
+    """What can be asked of this signature; nothing of a model whose inputs are not a language model's."""
+    names = {spec.name for spec in candidate.signature.inputs}
+    outputs = [spec.name for spec in candidate.signature.outputs]
+    decodes = any(name.startswith(PAST) for name in names) and "input_ids" in names and "logits" in outputs
+
+    def run(feeds: Mapping[str, Array]) -> dict[str, Array]:
+        return evaluators.run("reference", feeds)
+
+    try:
+        if decodes and "attention_mask" in names:
+            return [_causal(candidate, run), _padded(candidate, run, "left"), _cached(candidate, run)]
+        if not decodes and {"input_ids", "attention_mask"} == names - {"token_type_ids"} and "logits" not in outputs:
+            return [_padded(candidate, run, "right")]
+    except WorkerError as error:
+        return [Finding(check=CHECK, status="skipped", says=str(error))]
+    return []
+
+
+def _causal(candidate: Candidate, run: Run) -> Finding:
+    """Another last token must not change what came before it."""
+    feeds = _feeds(candidate, batch=2, tokens=TOKENS, past=0)
+    changed = dict(feeds)
+    changed["input_ids"] = feeds["input_ids"].copy()
+    changed["input_ids"][:, -1] = (feeds["input_ids"][:, -1] + 1) % max(2, int(feeds["input_ids"].max()))
+    before, after = run(feeds)["logits"][:, :-1], run(changed)["logits"][:, :-1]
+    return verdict(
+        CHECK, [_same("logits", after, before)], "future tokens do not reach the past", "check the causal mask"
+    )
+
+
+def _padded(candidate: Candidate, run: Run, side: str) -> Finding:
+    """A row padded on the side that its kind of model pads, beside the same row alone."""
+    alone = _feeds(candidate, batch=1, tokens=TOKENS, past=0)
+    extra = 4
+    padded = {name: _pad(name, array, extra, side) for name, array in alone.items()}
+    if "position_ids" in padded:
+        padded["position_ids"] = positions(padded["attention_mask"], TOKENS + extra)
+    real = slice(extra, None) if side == "left" else slice(None, TOKENS)
+    name = next(iter(run(alone)))
+    gap = _same(name, run(padded)[name][:, real], run(alone)[name])
+    return verdict(CHECK, [gap], f"{side} padding changes nothing at real tokens", "check how the mask is used")
+
+
+def _cached(candidate: Candidate, run: Run) -> Finding:
+    """One pass over n tokens, against a shorter one followed by steps with the cache."""
+    whole = run(_feeds(candidate, batch=2, tokens=TOKENS, past=0))
+    first = 5
+    feeds = _feeds(candidate, batch=2, tokens=TOKENS, past=0)
+    part = {name: _cut(name, array, 0, first) for name, array in feeds.items()}
+    result = run(part)
+    gaps = [_same("logits", result["logits"], whole["logits"][:, :first])]
+    for step in range(first, TOKENS):
+        present = {name.replace(PRESENT, PAST, 1): array for name, array in result.items() if name.startswith(PRESENT)}
+        part = {name: _cut(name, array, step, step + 1) for name, array in feeds.items()} | {
+            name: array for name, array in feeds.items() if name.startswith(PAST)
+        }
+        result = run(part | present)
+        gaps.append(_same("logits", result["logits"], whole["logits"][:, step : step + 1]))
+    return verdict(CHECK, gaps, "prefill and cached steps give the same logits", "check positions and the cache")
+
+
+def _feeds(candidate: Candidate, *, batch: int, tokens: int, past: int) -> dict[str, Array]:
+    declared = signature(candidate)
+    sizes = {axis: batch if "batch" in axis else past if "past" in axis else tokens for axis in declared.axes}
+    feeds = declared.feeds(sizes, seed=1)
+    return {name: np.zeros_like(array) if name.startswith(PAST) else array for name, array in feeds.items()}
+
+
+def _pad(name: str, array: Array, extra: int, side: str) -> Array:
+    if name.startswith(PAST):
+        return array
+    widths = (extra, 0) if side == "left" else (0, extra)
+    return np.pad(array, [(0, 0), widths])
+
+
+def _cut(name: str, array: Array, start: int, stop: int) -> Array:
+    """The new tokens from start to stop; a mask covers the past as well."""
+    if name.startswith(PAST):
+        return array
+    return array[:, :stop] if name == "attention_mask" else array[:, start:stop]
+
+
+def _same(name: str, found: Array, truth: Array) -> Difference:
+    return difference(name, found, truth, SAME * rms(truth))

@@ -1,0 +1,87 @@
+"""When are two arrays the same up to rounding? The scale of a precision, not a hand-picked tolerance.
+
+The unit is the rounding error of the graph itself: what a runtime without optimisations loses against float64. It is
+held between one ulp of the output's scale (no runtime does better) and CAP ulps (more is no rounding), so a runtime
+that is wrong cannot excuse itself. A difference beyond K units is real.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...models.signature import Array
+from ..subject import rms
+
+K = 10.0
+CAP = {"fp32": 50.0, "fp16": 8.0}
+ULP = {"fp32": 2.0**-24, "fp16": 2.0**-11}
+PEAK = 30.0  # the largest of many rounding errors in units of their rms; more than that is a single wrong value
+ROWS = 6.0  # the worst row in units of the whole
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far an output is from what it should be, and the limit; `detail` where values cannot be compared."""
+
+    output: str
+    rms: float
+    limit: float
+    where: str
+    detail: str | None = None
+
+    @property
+    def real(self) -> bool:
+        """Beyond rounding."""
+        return self.detail is not None or not self.rms <= self.limit
+
+    def __str__(self) -> str:
+        if self.detail is not None:
+            return f"{self.output}: {self.detail}"
+        return f"{self.output} differs by {self.rms:.2g} (rounding explains {self.limit:.2g}){self.where}"
+
+
+def unit(error: float | None, scale: float, dtype: str) -> float:
+    """The rounding error of one output: measured, and held between one ulp and CAP ulps of its scale."""
+    ulp = ULP[dtype] * scale
+    most = CAP[dtype] * ulp
+    return most if error is None else min(max(error, ulp), most)
+
+
+def difference(name: str, found: Array | None, truth: Array, rounding: float, rows: Array | None = None) -> Difference:
+    """Compare one output with its truth; `rows` (bool over the leading axes) selects what counts.
+
+    A NaN or infinity stands for a failure unless truth has the same value there.
+    """
+    if found is None:
+        return Difference(name, np.inf, 0.0, "", "missing")
+    if found.shape != truth.shape:
+        return Difference(
+            name, np.inf, 0.0, "", f"has the shape {list(found.shape)} and should have {list(truth.shape)}"
+        )
+    if rows is not None and rows.shape == truth.shape[: rows.ndim]:
+        found, truth = found[rows], truth[rows]
+    a, b = found.astype(np.float64), truth.astype(np.float64)
+    odd = ~np.isfinite(a) & ~((a == b) | (np.isnan(a) & np.isnan(b)))
+    if odd.any():
+        says = f"{int(odd.sum())} of {a.size} values are not finite and should be"
+        return Difference(name, np.inf, 0.0, "", says)
+    if (~np.isfinite(b) & np.isfinite(a)).any():
+        return Difference(name, np.inf, 0.0, "", "values are finite that should not be")
+    gap = np.abs(np.where(np.isfinite(b), a - b, 0.0))
+    return _distance(name, gap, K * rounding)
+
+
+def _distance(name: str, gap: Array, limit: float) -> Difference:
+    """Three looks at one gap: as a whole, row by row, and value by value; the first beyond its limit is named."""
+    whole = rms(gap)
+    if gap.size and whole <= limit:
+        by_row = np.sqrt(np.mean(np.square(gap), axis=-1)) if gap.ndim > 1 else gap
+        if float(by_row.max()) > ROWS * limit:
+            row = [int(i) for i in np.unravel_index(int(by_row.argmax()), by_row.shape)]
+            return Difference(name, float(by_row.max()), ROWS * limit, f", most in row {row}")
+        if float(gap.max()) > PEAK * limit:
+            place = [int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape)]
+            return Difference(name, float(gap.max()), PEAK * limit, f", at {place}")
+    return Difference(name, whole, limit, "")

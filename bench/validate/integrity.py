@@ -1,0 +1,131 @@
+"""Integrity: are all the bytes there, of the declared length, and inside the model's own folder?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING
+
+from .candidate import Candidate, graphs
+from .finding import Finding, refuse
+
+if TYPE_CHECKING:
+    import onnx
+
+CHECK = "integrity"
+MEANT = "keep the model and its weights file together, under the names that they were saved with"
+BITS = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2}
+
+
+def check(candidate: Candidate) -> list[Finding]:
+    """One finding when all is there.
+
+    Raises:
+        Refusal: a weight outside the folder, missing, cut or of an impossible shape.
+    """
+    folder = candidate.path.parent
+    files: dict[str, int] = {}
+    for tensor in tensors(candidate.proto):
+        if tensor.external_data:
+            location, size = _external(tensor, folder)
+            files[location] = files.get(location, 0) + size
+        else:
+            _inline(tensor)
+    where = ", ".join(f"{size} bytes in {name}" for name, size in files.items()) or "inside the file"
+    return [Finding(check=CHECK, status="pass", says=f"all weights are there: {where}")]
+
+
+def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor that a model stores: initializers and attributes, in subgraphs and functions too."""
+    for graph in graphs(model.graph):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        yield from _attributes(graph.node)
+    for function in model.functions:
+        yield from _attributes(function.node)
+
+
+def stored_bytes(tensor: onnx.TensorProto) -> int:
+    """The bytes that the elements of a tensor take by its type and shape.
+
+    Raises:
+        Refusal: an unknown type, or a negative dimension.
+    """
+    from onnx import TensorProto, helper
+
+    if any(dim < 0 for dim in tensor.dims):
+        raise refuse(CHECK, f"tensor {tensor.name!r} has the shape {list(tensor.dims)}")
+    try:
+        name = TensorProto.DataType.Name(tensor.data_type)
+        itemsize = int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    except (ValueError, KeyError, TypeError):
+        raise refuse(CHECK, f"tensor {tensor.name!r} has the unknown type {tensor.data_type}") from None
+    return -(-prod(int(dim) for dim in tensor.dims) * BITS.get(name, 8 * itemsize) // 8)
+
+
+def external_path(tensor: onnx.TensorProto, folder: Path) -> Path:
+    """Where the elements of a tensor lie.
+
+    Raises:
+        Refusal: outside the model's folder. Links count as where they lead, except inside the cache of one repository,
+            whose snapshots link to its blobs.
+    """
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    given = PurePosixPath(location), PureWindowsPath(location)
+    if not location or any(path.is_absolute() or path.drive or ".." in path.parts for path in given):
+        raise refuse(CHECK, f"tensor {tensor.name!r} names the file {location!r}, outside the model's folder", MEANT)
+    path = folder / location
+    home = folder.resolve()
+    root = home.parent.parent if home.parent.name == "snapshots" else home
+    if "\0" in location or not path.resolve().is_relative_to(root):
+        raise refuse(CHECK, f"tensor {tensor.name!r}: {location!r} is a link out of the model's folder", MEANT)
+    return path
+
+
+def external_range(tensor: onnx.TensorProto) -> tuple[int, int | None]:
+    """Offset and length of external elements, as the file declares them.
+
+    Raises:
+        Refusal: not numbers, or negative.
+    """
+    declared = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        offset = int(declared.get("offset", "0") or 0)
+        length = int(declared["length"]) if declared.get("length") else None
+    except ValueError:
+        raise refuse(CHECK, f"tensor {tensor.name!r}: offset or length is not a number") from None
+    if offset < 0 or (length is not None and length < 0):
+        raise refuse(CHECK, f"tensor {tensor.name!r}: offset {offset}, length {length}")
+    return offset, length
+
+
+def _external(tensor: onnx.TensorProto, folder: Path) -> tuple[str, int]:
+    path = external_path(tensor, folder)
+    offset, length = external_range(tensor)
+    size = stored_bytes(tensor)
+    needed = offset + (size if length is None else length)
+    if length is not None and length < size:
+        raise refuse(CHECK, f"tensor {tensor.name!r} needs {size} bytes, and {length} are declared in {path.name}")
+    if not path.is_file():
+        raise refuse(CHECK, f"{path.name} is missing: tensor {tensor.name!r} needs {needed} bytes of it", MEANT)
+    found = path.stat().st_size
+    if found < needed:
+        raise refuse(CHECK, f"{path.name} has {found} bytes and should have at least {needed}: it is cut off", MEANT)
+    return path.name, size
+
+
+def _inline(tensor: onnx.TensorProto) -> None:
+    size = stored_bytes(tensor)
+    if tensor.HasField("raw_data") and len(tensor.raw_data) != size:
+        stored = f"{len(tensor.raw_data)} bytes"
+        raise refuse(CHECK, f"tensor {tensor.name!r} of shape {list(tensor.dims)} needs {size} bytes and has {stored}")
+
+
+def _attributes(nodes: object) -> Iterator[onnx.TensorProto]:
+    for node in nodes:  # type: ignore[attr-defined]
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors

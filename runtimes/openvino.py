@@ -1,0 +1,92 @@
+"""OpenVINO on the CPU, in float32: an ONNX model, or a converted one (.xml)."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .base import Placement, RuntimeFailure
+
+if TYPE_CHECKING:
+    from ..export.artifact import ExportedModel
+    from ..models.signature import Array, Feeds
+
+
+class OpenVino:
+    """OpenVINO's CPU plugin.
+
+    Two of its defaults are changed. On processors with bfloat16 it computes float32 models in bfloat16 unless the
+    precision is given. And a session whose first call has length 1 returns wrong values at every later length unless
+    its cache of compiled shapes is off.
+    """
+
+    name = "openvino"
+
+    def missing(self) -> str | None:
+        """None, or what to install."""
+        return None if find_spec("openvino") else "OpenVINO is not installed: pip install 'isorun[openvino]'"
+
+    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> OpenVinoSession:
+        """Compile a model; OpenVINO has no switch for its optimisations, so `optimise` changes nothing.
+
+        Raises:
+            RuntimeFailure: OpenVINO refuses the model.
+        """
+        import openvino
+
+        options = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": threads,
+            "CPU_RUNTIME_CACHE_CAPACITY": 0,
+        }
+        try:
+            return OpenVinoSession(openvino.Core().compile_model(str(artifact.model_path), "CPU", options), threads)
+        except RuntimeError as error:
+            raise RuntimeFailure(f"openvino refuses the model: {_one_line(error)}") from error
+
+
+class OpenVinoSession:
+    """A compiled model with one request."""
+
+    def __init__(self, compiled: Any, threads: int) -> None:
+        self._compiled = compiled
+        self._request = compiled.create_infer_request()
+        self._threads = threads
+
+    def stage(self, feeds: Feeds) -> dict[int, Array]:
+        """Contiguous feeds by place in the order of inputs, which tells what is what if OpenVINO renames one."""
+        given = list(feeds)
+        ports = enumerate(self._compiled.inputs)
+        names = (next((name for name in port.get_names() if name in feeds), given[i]) for i, port in ports)
+        return {i: np.ascontiguousarray(feeds[name]) for i, name in enumerate(names)}
+
+    def run(self, staged: dict[int, Array]) -> Any:
+        """One synchronous call; the results stay in the request."""
+        try:
+            return self._request.infer(staged, share_inputs=True, share_outputs=True)
+        except RuntimeError as error:
+            raise RuntimeFailure(f"openvino failed: {_one_line(error)}") from error
+
+    def fetch(self, raw: Any) -> dict[str, Array]:
+        """Copies of the outputs, by name; an output without a name is called by its place."""
+        names = [next(iter(port.get_names()), f"output {i}") for i, port in enumerate(self._compiled.outputs)]
+        return {name: np.array(raw[i]) for i, name in enumerate(names)}
+
+    def placement(self) -> Placement:
+        """The precision that OpenVINO says it computes in."""
+        precision = str(self._compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
+        nodes = {"CPU": len(self._compiled.get_runtime_model().get_ops())}
+        return Placement(provider="OpenVINO CPU", nodes=nodes, precision=precision, threads=self._threads)
+
+    def close(self) -> None:
+        """Free the model."""
+        del self._request, self._compiled
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+RUNTIMES = (OpenVino(),)
