@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+from .terminal import drive, fail, findings, say, say_json, table, warn
 
 if TYPE_CHECKING:
-    from .bench.runner import Runner
     from .bench.suite import Suite
 
 app = typer.Typer(
@@ -27,10 +23,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-# A terminal's own width; tables in a pipe or a file get room for every column.
-out = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 200)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
-
 RUNS = Path("isorun-runs")
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 
@@ -67,10 +59,10 @@ def list_(kind: Annotated[Kind | None, typer.Argument()] = None, as_json: JSON =
 
     tables = {name: getattr(listing, name)() for name in ([kind.value] if kind else [k.value for k in Kind])}
     if as_json:
-        _print_json(tables)
+        say_json(tables)
         return
     for name, rows in tables.items():
-        out.print(_table(name, [{key: row[key] for key in row if key != "source"} for row in rows]))
+        table(name, [{key: row[key] for key in row if key != "source"} for row in rows])
 
 
 @app.command()
@@ -81,14 +73,14 @@ def doctor(as_json: JSON = False) -> None:
 
     facts, runtimes = describe(cores()), listing.runtimes()
     if as_json:
-        _print_json({"environment": facts, "runtimes": runtimes})
+        say_json({"environment": facts, "runtimes": runtimes})
     else:
         versions = ", ".join(f"{name} {version}" for name, version in facts.pop("versions", {}).items())
-        out.print(_table("machine", [{"fact": key, "value": value} for key, value in facts.items()]))
-        out.print(f"versions: {versions}\n", markup=False)
-        out.print(_table("runtimes", runtimes))
+        table("machine", [{"fact": key, "value": value} for key, value in facts.items()])
+        say(f"versions: {versions}\n")
+        table("runtimes", runtimes)
     if not any(row["available"] for row in runtimes):
-        _fail("no runtime can run here")
+        fail("no runtime can run here")
 
 
 @app.command()
@@ -108,8 +100,8 @@ def export(
 
     known("model", [model], PRESETS)
     artifact = run(Source("preset", model, size.value, seed), phase, output, opset=opset)
-    out.print(f"{sum(artifact.ops.values())} nodes at opset {artifact.opset} in {artifact.seconds:.1f} s", markup=False)
-    out.print(str(artifact.model_path), markup=False)
+    say(f"{sum(artifact.ops.values())} nodes at opset {artifact.opset} in {artifact.seconds:.1f} s")
+    say(artifact.model_path)
 
 
 @app.command()
@@ -130,10 +122,10 @@ def bench(
     )
     runner = Runner(plan, _new_folder(plan))
     for name, reason in runner.missing.items():
-        err.print(f"isorun: {name} left out: {reason}", markup=False)
+        warn(f"{name} left out: {reason}")
     if len(runner.missing) == len(plan.runtimes):
-        _fail("none of the chosen runtimes can run here")
-    interrupted = _run(runner)
+        fail("none of the chosen runtimes can run here")
+    interrupted = drive(runner)
     _report(runner.folder)
     if interrupted:
         raise typer.Exit(130)
@@ -155,7 +147,7 @@ def report(
     from .reports.build import render
 
     output.write_text(render(read_run(run), form.value))
-    out.print(str(output), markup=False)
+    say(output)
 
 
 @app.command()
@@ -173,13 +165,33 @@ def validate(
 
     result = run(path, reference=reference, inputs=inputs, expected=expected, runtimes=runtime)
     if as_json:
-        _print_json(result.to_json())
+        say_json(result.to_json())
     else:
-        for finding in result.findings:
-            remedy = f"\n    {finding.remedy}" if finding.remedy else ""
-            out.print(f"{finding.status:8}{finding.check:12}{finding.says}{remedy}", markup=False)
-        out.print(f"{result.verdict}: {result.path}", markup=False)
+        findings(result)
     raise typer.Exit(EXIT[result.verdict])
+
+
+@app.command()
+def mutate(
+    paths: Annotated[list[Path], typer.Argument(help="Exported folders.")],
+    seed: Annotated[int, typer.Option(help="Where the faults are planted.")] = 0,
+    as_json: JSON = False,
+) -> None:
+    """Plant every kind of fault in exported models, and see which ones validation finds. Exit 1 if one is missed."""
+    from .bench.certificate import certify, columns
+
+    rows = []
+    for path in paths:
+        for mutant in certify(path, seed):
+            rows.append({"model": path.name, **columns(mutant)})
+    if as_json:
+        say_json(rows)
+    else:
+        table("planted faults", rows)
+    missed = sum(row["validate"] == "missed" for row in rows)
+    counted = sum(row["validate"] != "equivalent" for row in rows)
+    say(f"{counted - missed} of {counted} faults that change the function are found")
+    raise typer.Exit(1 if missed else 0)
 
 
 def main() -> None:
@@ -188,41 +200,16 @@ def main() -> None:
         app()
     except Exception as error:  # the last resort: no traceback reaches a user
         if _is_refusal(error):
-            _fail(str(error))
+            fail(str(error))
         with tempfile.NamedTemporaryFile("w", prefix="isorun-", suffix=".log", delete=False) as log:
             traceback.print_exc(file=log)
-        _fail(f"a fault in isorun itself: {type(error).__name__}: {error}; please report it with {log.name}")
+        fail(f"a fault in isorun itself: {type(error).__name__}: {error}; please report it with {log.name}")
 
 
 def _is_refusal(error: Exception) -> bool:
     """Errors whose message is for the user. By name: importing their modules would import torch for `report`."""
     refusals = {"ArtifactError", "CheckpointError", "ConfigError", "ExportError", "RunError", "SuiteError"}
     return isinstance(error, OSError) or type(error).__name__ in refusals
-
-
-def _run(runner: Runner) -> bool:
-    """Drive a run behind a progress bar; True when it was interrupted."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=err) as progress:
-        task = progress.add_task("starting", total=runner.total)
-        steps = runner.run()
-        try:
-            for step in steps:
-                progress.update(task, completed=step.done, description=step.label)
-        except KeyboardInterrupt:
-            steps.close()
-            progress.update(task, description="interrupted")
-            return True
-    return False
 
 
 def _report(folder: Path) -> None:
@@ -232,8 +219,8 @@ def _report(folder: Path) -> None:
 
     run = read_run(folder)
     for paragraph in document(run).lead:
-        out.print(paragraph, markup=False)
-    out.print(str(write(run, folder)), markup=False)
+        say(paragraph)
+    say(write(run, folder))
 
 
 def _new_folder(plan: Suite) -> Path:
@@ -251,25 +238,3 @@ def _candidates(stem: str) -> Iterator[Path]:
 
 def _split(text: str | None) -> list[str] | None:
     return [part.strip() for part in text.split(",") if part.strip()] if text is not None else None
-
-
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for i, column in enumerate(rows[0]):
-        table.add_column(column, overflow="fold", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*(Text(_shown(value)) for value in row.values()))
-    return table
-
-
-def _shown(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _print_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(document) + "\n")
-
-
-def _fail(message: str) -> NoReturn:
-    err.print(f"isorun: {message}", markup=False)
-    sys.exit(2)
