@@ -7,6 +7,6 @@ __all__ = ["KINDS", "Graph", "apply", "kinds"]
 
 def kinds() -> dict[str, str]:
     """Every kind of fault by name, with what it does; the files that define them are read on the first call."""
-    from . import operators, weights, wiring  # noqa: F401  (each registers its kinds)
+    from . import operators, recurrent, weights, wiring  # noqa: F401  (each registers its kinds)
 
     return {name: str(kind.__doc__) for name, kind in KINDS.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import NodeProto
+from onnx import NodeProto, helper
 
 from .surgery import Graph, attribute, change, kind, set_attribute
 
@@ -95,8 +95,6 @@ def tiled(graph: Graph) -> bool:
         repeats = graph.constant(times)
         name = f"{node.input[place]}/tiled{place}"
         at = list(graph.nodes).index(node)
-        from onnx import helper
-
         graph.nodes.insert(at, helper.make_node("Tile", [node.input[place], repeats], [name]))
         node = graph.nodes[at + 1]
         node.input[place] = name
@@ -221,34 +219,6 @@ def concat(graph: Graph) -> bool:
     if node is None:
         return False
     node.input[0], node.input[1] = node.input[1], node.input[0]
-    return True
-
-
-@kind("LSTM backwards")
-def reverse(graph: Graph) -> bool:
-    """The last token comes first."""
-    return _set(graph.pick(graph.of("LSTM")), "direction", "reverse")
-
-
-@kind("LSTM without its state")
-def stateless(graph: Graph) -> bool:
-    """Every call starts from zero."""
-    node = graph.pick(graph.of("LSTM"))
-    if node is None:
-        return False
-    del node.input[5:]
-    return True
-
-
-@kind("LSTM gates in another order")
-def gates(graph: Graph) -> bool:
-    """Gates i, f, g, o are taken for i, o, f, g."""
-    node = graph.pick([node for node in graph.of("Concat") if len(node.input) == 4 and graph.of("LSTM")])
-    if node is None:
-        return False
-    first, second, third, fourth = node.input
-    del node.input[:]
-    node.input.extend([first, third, fourth, second])
     return True
 
 
