@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from .runtimes import all_runtimes
@@ -54,17 +55,32 @@ def suites() -> list[dict[str, Any]]:
 
 
 def _specs(specs: Any) -> str:
-    """One spec, or those of a cycle over the layers, each once."""
-    return " / ".join(dict.fromkeys(map(_spec, specs if isinstance(specs, tuple) else (specs,))))
+    """One spec, or those of a cycle over the layers, each once; of more than two the first and how many follow."""
+    first, *more = dict.fromkeys(map(_spec, specs if isinstance(specs, tuple) else (specs,)))
+    return f"{first} and {len(more)} more" if len(more) > 1 else " / ".join((first, *more))
 
 
 def _spec(spec: Any) -> str:
-    """A spec without the options that are at their default: "Softmax(kv_heads=8)"."""
+    """A spec without the options that are at their default: "Softmax kv_heads=8", "MLP gelu, 3072"."""
+    return f"{type(spec).__name__} {', '.join(_options(spec))}".rstrip()
+
+
+def _options(spec: Any) -> Iterator[str]:
+    """The values that were given, by name except where the class takes them in order."""
     from dataclasses import MISSING, fields
 
-    given = [
-        f"{field.name}={getattr(spec, field.name)!r}"
-        for field in fields(spec)
-        if field.default is MISSING or getattr(spec, field.name) != field.default
-    ]
-    return f"{type(spec).__name__}({', '.join(given)})"
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if field.default is MISSING and not field.kw_only:
+            yield _value(value)
+        elif field.default is MISSING or value != field.default:
+            yield f"{field.name}={_value(value)}"
+
+
+def _value(value: Any) -> str:
+    """A spec inside a spec stands in brackets."""
+    from dataclasses import is_dataclass
+
+    if is_dataclass(value):
+        return f"{type(value).__name__}({', '.join(_options(value))})"
+    return f"{value:g}" if isinstance(value, float) else str(value)

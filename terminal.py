@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # A terminal's own width; tables in a pipe or a file get room for every column.
 out = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 200)
+SHORT = 16  # a column whose texts are all this short is never folded
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
@@ -44,7 +45,8 @@ def table(title: str, rows: list[dict[str, Any]]) -> None:
     """Rows under the keys that they share."""
     shown = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for i, column in enumerate(rows[0]):
-        shown.add_column(column, overflow="fold", no_wrap=i == 0)
+        short = all(len(_text(row[column])) <= SHORT for row in rows)
+        shown.add_column(column, overflow="fold", no_wrap=i == 0 or short)
     for row in rows:
         shown.add_row(*(Text(_text(value)) for value in row.values()))
     out.print(shown)
@@ -52,16 +54,8 @@ def table(title: str, rows: list[dict[str, Any]]) -> None:
 
 def findings(report: Report) -> None:
     """The findings of a validation, worst first, and the verdict as the last line."""
-    shown = Table(box=None, pad_edge=False, show_header=False)
-    for column in ("status", "check"):
-        shown.add_column(column, no_wrap=True)
-    shown.add_column("says", overflow="fold")
-    for finding in report.findings:
-        shown.add_row(Text(finding.status), Text(finding.check), Text(finding.says))
-        if finding.remedy:
-            shown.add_row("", "", Text(f"→ {finding.remedy}"))
-    out.print(shown)
-    say(f"{report.verdict}: {report.path}")
+    for line in report.lines():
+        say(line)
 
 
 def drive(runner: Runner) -> bool:

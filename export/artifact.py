@@ -22,6 +22,7 @@ SCHEMA = 1
 MANIFEST = "artifact.json"
 MODEL = "model.onnx"
 FLOAT16 = 10  # onnx.TensorProto.FLOAT16
+DTYPES = ("fp32", "fp16")
 
 
 class ArtifactError(Exception):
@@ -143,9 +144,31 @@ class ExportedModel:
             schema = content.pop("schema")
             if schema > SCHEMA:
                 raise ArtifactError(f"{path}: schema {schema} is newer than the {SCHEMA} that this isorun reads")
-            return cls(folder=folder, **{**content, "source": Source(**content["source"])})
-        except (UnicodeDecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+            return _sane(cls(folder=folder, **{**content, "source": Source(**content["source"])}))
+        except (RecursionError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ArtifactError(f"{path}: not a manifest: {error}") from None
+
+
+def _sane(artifact: ExportedModel) -> ExportedModel:
+    """The artifact itself, when the fields of its manifest have their types, and its graph lies beside it.
+
+    Raises:
+        ValueError: which do not.
+    """
+    types = {"phase": str, "dtype": str, "model": str, "opset": int, "ops": dict, "files": dict, "limits": dict}
+    for name, wanted in types.items():
+        if not isinstance(getattr(artifact, name), wanted):
+            raise ValueError(f"{name} is {getattr(artifact, name)!r}, which is no {wanted.__name__}")
+    source = artifact.source
+    if not all(isinstance(text, str) for text in (source.kind, source.name, source.size)):
+        raise ValueError("kind, name and size of the source are not all text")
+    if artifact.dtype not in DTYPES:
+        raise ValueError(f"dtype {artifact.dtype!r} is none of {', '.join(DTYPES)}")
+    if not all(isinstance(limit, int) and limit > 0 for limit in artifact.limits.values()):
+        raise ValueError(f"limits {dict(artifact.limits)} are not all positive")
+    if artifact.model in ("", ".", "..") or {"/", "\\", "\0"} & set(artifact.model):
+        raise ValueError(f"model {artifact.model!r} is not the name of a file in the folder")
+    return artifact
 
 
 def adopt(file: Path, proto: onnx.ModelProto) -> ExportedModel:
@@ -168,7 +191,11 @@ def adopt(file: Path, proto: onnx.ModelProto) -> ExportedModel:
 
 
 def graph_signature(graph: onnx.GraphProto) -> Signature:
-    """The declared inputs and outputs of a graph; a dimension without name or size is called "?"."""
+    """The declared inputs and outputs of a graph; a dimension without name or size is called "?".
+
+    Raises:
+        ArtifactError: one of them is no tensor, or of an unknown type.
+    """
     weights = {tensor.name for tensor in graph.initializer}
     inputs = tuple(_spec(value) for value in graph.input if value.name not in weights)
     return Signature(inputs, tuple(_spec(value) for value in graph.output))
@@ -178,8 +205,18 @@ def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
     from onnx import helper
 
     tensor = value.type.tensor_type
-    dims = (d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
-    return TensorSpec(value.name, helper.tensor_dtype_to_np_dtype(tensor.elem_type).name, tuple(dims))
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise ArtifactError(f"{value.name!r} is declared as {kind or 'nothing'}; only tensors can be fed and compared")
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    except (KeyError, ValueError):
+        raise ArtifactError(f"{value.name!r} is a tensor of the unknown type {tensor.elem_type}") from None
+    # A negative size is how old exporters write a free axis.
+    dims = (
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or "?" for d in tensor.shape.dim
+    )
+    return TensorSpec(value.name, dtype, tuple(dims))
 
 
 def sha256(path: Path) -> str:

@@ -97,18 +97,15 @@ class Attention(nn.Module):
         self.scale = spec.scale
         self.softcap = spec.softcap
         self.grouped = kv_heads != config.heads
-        self.q = nn.Linear(config.dim, width, bias=config.bias)
-        self.k = nn.Linear(config.dim, kv_heads * config.head_dim, bias=config.bias)
-        self.v = nn.Linear(config.dim, kv_heads * config.head_dim, bias=config.bias)
-        self.o = nn.Linear(width, config.dim, bias=config.bias)
+        self.q = nn.Linear(config.dim, width, bias=config.biases.qkv)
+        self.k = nn.Linear(config.dim, kv_heads * config.head_dim, bias=config.biases.qkv)
+        self.v = nn.Linear(config.dim, kv_heads * config.head_dim, bias=config.biases.qkv)
+        self.o = nn.Linear(width, config.dim, bias=config.biases.out)
         self.q_norm, self.k_norm = spec.qk_norm.build(config.head_dim), spec.qk_norm.build(config.head_dim)
 
     def plan(self, mask: Tensor, tokens: int, bias: Tensor | None = None) -> Plan:
         """Which keys each query may see: bool (B, 1, m, t); with a bias, it and -inf where a key is hidden."""
-        allowed = visible(mask, tokens)
-        if self.causal:
-            gap = distances(mask, tokens)
-            allowed = allowed & (gap >= 0) | (gap == 0)
+        allowed = reachable(mask, tokens, causal=self.causal)
         return allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
 
     def forward(self, x: Tensor, plan: Plan, rotate: Rotate, past: Cache) -> tuple[Tensor, Cache]:
@@ -124,19 +121,24 @@ class Attention(nn.Module):
         """softmax(scale·q·kᵀ)·v under the mask: (B, H, m, D)."""
         if self.softcap is None:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=plan, scale=self.scale, enable_gqa=self.grouped)
-        return capped_attention(q, k, v, plan, self.scale or self.head_dim**-0.5, self.softcap)
+        return capped_attention(q, k, v, plan, self.scale, self.softcap)
 
     def split(self, x: Tensor) -> Tensor:
         """(B, m, heads·D) → (B, heads, m, D)."""
         return torch.unflatten(x, 2, (-1, self.head_dim)).transpose(1, 2)
 
 
-def capped_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float, cap: float) -> Tensor:
+def capped_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float | None, cap: float) -> Tensor:
     """Attention whose scores are bent to ±cap by cap·tanh(s/cap), and masked after that (Gemma 2, section 2)."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-    scores = cap * torch.tanh(q @ k.transpose(2, 3) * (scale / cap))
+    scores = cap * torch.tanh(scaled(q, scale) @ k.transpose(2, 3) / cap)
     return scores.masked_fill(~allowed, -torch.inf).softmax(-1) @ v
+
+
+def scaled(q: Tensor, scale: float | None) -> Tensor:
+    """Queries times the scale, or over √D: a root taken in the call, since a graph rounds constants to float32."""
+    return q / torch.full_like(q[..., :1], q.shape[-1]).sqrt() if scale is None else q * scale
 
 
 def distances(mask: Tensor, tokens: int) -> Tensor:
@@ -144,6 +146,15 @@ def distances(mask: Tensor, tokens: int) -> Tensor:
     keys = mask.shape[1]
     index = torch.arange(keys, device=mask.device)
     return index[keys - tokens :, None] - index
+
+
+def reachable(mask: Tensor, tokens: int, *, causal: bool) -> Tensor:
+    """The keys that each of the last `tokens` tokens sees: bool (B, 1, m, t)."""
+    allowed = visible(mask, tokens)
+    if not causal:
+        return allowed
+    gap = distances(mask, tokens)
+    return allowed & (gap >= 0) | (gap == 0)
 
 
 def visible(mask: Tensor, tokens: int) -> Tensor:
@@ -158,7 +169,8 @@ class CrossAttention(Attention):
     """Queries from the decoder, keys and values from the encoder's output (Vaswani et al. 2017, section 3.2.3)."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config, Softmax(), causal=False)
+        own = config.mixers[0]  # scores are scaled as in self-attention: not at all in T5
+        super().__init__(config, Softmax(scale=own.scale if isinstance(own, Softmax) else None), causal=False)
 
     def keys(self, source: Tensor) -> Cache:
         """Key and value of the encoder's output (B, s, dim), each (B, H, s, D): computed once a sequence."""

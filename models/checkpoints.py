@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from . import presets
 from .config import ModelConfig
-from .family import Family, Part
+from .family import Family, Part, PerExpert, PerHead
 from .transformer import build
 
 CONFIG_BYTES = 1 << 20  # a config.json larger than this is no config
@@ -45,10 +46,12 @@ def load(folder: Path) -> tuple[ModelConfig, nn.Module]:
         ConfigError: a configuration that no model can have, or an option that is not supported.
     """
     family, config = read_config(folder)
-    with torch.device("meta"):
-        model = build(config)
     with ExitStack() as stack:
         stored = _open(folder, family, stack)
+        config = family.refine(config, stored.keys())
+        with torch.device("meta"):
+            model = build(config)
+        _refuse_other_family(family, stored, folder)
         values = dict(_values(model, family, stored, folder))
         _refuse_unknown(family, stored, model, folder)
     _fill(model, values)
@@ -110,28 +113,60 @@ def _values(
     model: nn.Module, family: Family, stored: Mapping[str, Callable[[], Tensor]], where: Path
 ) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in model.named_parameters():
-        part, theirs = _counterpart(name, family)
-        if theirs not in stored:
-            raise CheckpointError(f"{where}: tensor {theirs} is missing ({family.model_type})")
-        value = part.take(stored[theirs]())
+        part, names = _counterpart(name, model, family)
+        for theirs in names:
+            if theirs not in stored:
+                raise CheckpointError(f"{where}: tensor {theirs} is missing ({family.model_type})")
+        value = part.take(*(stored[theirs]() for theirs in names))
         if value.shape != parameter.shape:
             shapes = f"{tuple(value.shape)} for {name}, should be {tuple(parameter.shape)}"
-            raise CheckpointError(f"{where}: tensor {theirs} gives shape {shapes}")
+            raise CheckpointError(f"{where}: tensor {', '.join(names)} gives shape {shapes}")
         yield name, value
 
 
-def _counterpart(name: str, family: Family) -> tuple[Part, str]:
-    """Where one of our parameters stands in a checkpoint."""
+def _counterpart(name: str, model: nn.Module, family: Family) -> tuple[Part | PerHead | PerExpert, list[str]]:
+    """Where one of our parameters stands in a checkpoint: one tensor, or one for each expert."""
     module, _, kind = name.rpartition(".")
     layer = re.search(r"\.(\d+)\.", module)
     index = layer[1] if layer else ""
     entry = family.modules[module.replace(f".{index}.", ".{i}.") if layer else module]
-    part = entry if isinstance(entry, Part) else Part(entry)
-    return part, f"{part.name.replace('{i}', index)}.{kind}"
+    part = Part(entry) if isinstance(entry, str) else entry
+    theirs = f"{part.name.replace('{i}', index)}.{kind}"
+    if isinstance(part, PerHead):
+        mixer = model.get_submodule(module.rpartition(".")[0])
+        return replace(part, size=mixer.head_dim), [theirs]  # type: ignore[arg-type]
+    if not isinstance(part, PerExpert):
+        return part, [theirs]
+    return part, [theirs.replace("{e}", str(expert)) for expert in range(model.get_submodule(module).experts)]  # type: ignore[arg-type]
+
+
+def _refuse_other_family(family: Family, stored: Mapping[str, object], folder: Path) -> None:
+    """Weights of another family than config.json names are one mistake, not a hundred missing tensors."""
+    if _first_layer(family) <= stored.keys():
+        return
+    others = [other.model_type for other in families().values() if _holds(other, stored)]
+    if others:
+        found = " or ".join(sorted(others))
+        raise CheckpointError(f"{folder}: config.json says {family.model_type}, and the tensors are those of {found}")
+
+
+def _holds(family: Family, stored: Iterable[str]) -> bool:
+    """Whether the weights of the first layer are those of this family, no more and no fewer."""
+    first = _first_layer(family)
+    starts = tuple({name.partition(".0.")[0] + ".0." for name in first})
+    names = (re.sub(r"\.experts\.\d+\.", ".experts.0.", name.removeprefix(family.prefix)) for name in stored)
+    return first == {name for name in names if name.startswith(starts) and name.endswith(".weight")}
+
+
+def _first_layer(family: Family) -> set[str]:
+    """The names of the weights of a family's first layer."""
+    parts = (entry if isinstance(entry, str) else entry.name for entry in family.modules.values())
+    return {f"{name.replace('{i}', '0').replace('{e}', '0')}.weight" for name in parts if "{i}" in name}
 
 
 def _refuse_unknown(family: Family, stored: Mapping[str, object], model: nn.Module, folder: Path) -> None:
-    used = {_counterpart(name, family)[1] for name, _ in model.named_parameters(remove_duplicate=False)}
+    parameters = model.named_parameters(remove_duplicate=False)
+    used = {theirs for name, _ in parameters for theirs in _counterpart(name, model, family)[1]}
     for name in stored:
         if name not in used and not any(re.fullmatch(pattern, name) for pattern in family.ignored):
             raise CheckpointError(f"{folder}: tensor {name} has no place in a {family.model_type} model")

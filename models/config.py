@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from struct import pack, unpack
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from .signature import Dim
@@ -19,13 +20,23 @@ if TYPE_CHECKING:
     from .position import PositionEncoding
 
 Topology = Literal["encoder", "decoder", "encoder-decoder"]
-Residual = Literal["post", "pre", "parallel", "none"]
+Residual = Literal["post", "pre", "sandwich", "parallel", "parallel2", "none"]
 Rotate = Callable[["Tensor"], "Tensor"]
 Spec = TypeVar("Spec")
 
 
 class ConfigError(ValueError):
     """A configuration that no model can have; the message names the values that do not go together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bias:
+    """Which linear layers have a bias: to query, key and value, back from the heads, feed-forward, and the head."""
+
+    qkv: bool = False
+    out: bool = False
+    ffn: bool = False
+    head: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +127,9 @@ class ModelConfig:
 
     `layers` counts each stack of an encoder-decoder; `context` is the published context length; `source` names the
     paper or model card that the numbers come from. A tuple of mixers or feed-forward layers is a cycle over the layers.
-    `head_size` is given where a head is not dim / heads wide.
+    `head_size` is given where a head is not dim / heads wide. `bias` is one answer for all layers but the head, or one
+    for each kind. `scale_logits` divides logits by √dim (PaLM and T5, whose head is the table of the embedding);
+    `logit_softcap` bends them to ±cap (Gemma 2). `pooler` adds BERT's output for the whole sequence.
 
     Raises:
         ConfigError: sizes that do not go together, with the values.
@@ -136,9 +149,12 @@ class ModelConfig:
     norm: Norm
     ffn: FeedForward | tuple[FeedForward, ...]
     residual: Residual
-    bias: bool = True
+    bias: bool | Bias = True
     tie_embeddings: bool = True
     head_size: int | None = None
+    scale_logits: bool = False
+    logit_softcap: float | None = None
+    pooler: bool = False
 
     def __post_init__(self) -> None:
         for size in Sizes.__annotations__:
@@ -146,8 +162,13 @@ class ModelConfig:
                 raise ConfigError(f"{self.name}: {size} {getattr(self, size)} is below 1")
         if self.head_size is None and self.dim % self.heads:
             raise ConfigError(f"{self.name}: heads {self.heads} does not divide dim {self.dim}")
-        if self.residual == "parallel" and self.topology == "encoder-decoder":
+        if self.residual.startswith("parallel") and self.topology == "encoder-decoder":
             raise ConfigError(f"{self.name}: a parallel block has no place for cross-attention ({self.topology})")
+        for axis in ("mixer", "ffn"):
+            if getattr(self, axis) == ():
+                raise ConfigError(f"{self.name}: {axis} is a cycle with no entry")
+        if self.pooler and self.topology != "encoder":
+            raise ConfigError(f"{self.name}: a pooler reads an encoder's first token, and this is a {self.topology}")
         self.position.check(self)
         for mixer in self.mixers:
             mixer.check(self)
@@ -158,6 +179,11 @@ class ModelConfig:
     def head_dim(self) -> int:
         """Size of one attention head."""
         return self.head_size or self.dim // self.heads
+
+    @property
+    def biases(self) -> Bias:
+        """Which linear layers have a bias."""
+        return self.bias if isinstance(self.bias, Bias) else Bias(qkv=self.bias, out=self.bias, ffn=self.bias)
 
     @property
     def mixers(self) -> tuple[Mixer, ...]:
@@ -205,6 +231,12 @@ SIZES: dict[str, dict[str, int]] = {
     "small": {"dim": 256, "layers": 4, "heads": 8, "vocab": 4096, "context": 2048},
     "full": {},
 }
+
+
+def single(value: float) -> float:
+    """The float32 nearest to a constant: a graph keeps no more, and the model in float64 must be the same function."""
+    nearest: float = unpack("f", pack("f", value))[0]
+    return nearest
 
 
 def _cycle(specs: Spec | tuple[Spec, ...], layers: int) -> tuple[Spec, ...]:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from .config import ConfigError, ModelConfig
 from .signature import Sizes
 from .transformer import build
+
+
+@runtime_checkable
+class SharesWork(Protocol):
+    """A mixer with work that a call does once, whatever its batch."""
+
+    def shared_flops(self, config: ModelConfig, queries: int, keys: int) -> int:
+        """Operations that do not grow with the batch, left out of `flops`."""
 
 
 def parameters(config: ModelConfig) -> int:
@@ -24,10 +33,11 @@ def flops(config: ModelConfig, phase: str, sizes: Sizes) -> int:
     """
     batch, tokens, past = sizes["batch"], sizes["sequence"], sizes.get("past", 0)
     if config.topology == "encoder":
-        return batch * _stack(config, tokens, tokens)
+        pooler = 2 * config.dim**2 if config.pooler else 0
+        return batch * (_stack(config, tokens, tokens) + pooler)
     head = 2 * tokens * config.dim * config.vocab
     if config.topology == "decoder":
-        return batch * (_stack(config, tokens, past + tokens) + head)
+        return batch * (_stack(config, tokens, past + tokens) + head) + _shared(config, tokens, past + tokens)
     if phase == "encode":
         return batch * (_stack(config, tokens, tokens) + _cross_keys(config, tokens))
     source = sizes["source"]
@@ -56,6 +66,11 @@ def cache_bytes(config: ModelConfig, *, batch: int, tokens: int, bytes_per_numbe
 def _stack(config: ModelConfig, tokens: int, keys: int) -> int:
     mixing = sum(mixer.flops(config, tokens, keys) for mixer in config.mixers)
     return mixing + sum(ffn.flops(config, tokens) for ffn in config.ffns)
+
+
+def _shared(config: ModelConfig, tokens: int, keys: int) -> int:
+    """What a call computes once for all rows of a batch."""
+    return sum(mixer.shared_flops(config, tokens, keys) for mixer in config.mixers if isinstance(mixer, SharesWork))
 
 
 def _cross(config: ModelConfig, tokens: int, source: int) -> int:

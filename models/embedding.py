@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
 from .norm import NO_NORM
@@ -37,13 +38,21 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.word = nn.Embedding(config.vocab, config.dim)
         self.types = nn.Embedding(spec.token_types, config.dim) if spec.token_types else None
-        self.scale = config.dim**0.5 if spec.scale else None
+        self.scale = spec.scale
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
         """Look up, scale, add the token types."""
         x: Tensor = self.word(ids)
-        if self.scale is not None:
-            x = x * self.scale
+        if self.scale:
+            x = x * root(x)
         if self.types is not None and types is not None:
             x = x + self.types(types)
         return x
+
+
+def root(x: Tensor) -> Tensor:
+    """√d for x (..., d): (..., 1).
+
+    Taken from a tensor of this call: a graph would round a constant to float32, and be another function in float64.
+    """
+    return torch.full_like(x[..., :1], x.shape[-1]).sqrt()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
-_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
@@ -62,9 +62,9 @@ class MLPLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, spec: MLP) -> None:
         super().__init__()
-        self.up = nn.Linear(config.dim, spec.hidden, bias=config.bias)
-        self.down = nn.Linear(spec.hidden, config.dim, bias=config.bias)
-        self.activation = _ACTIVATIONS[spec.activation]
+        self.up = nn.Linear(config.dim, spec.hidden, bias=config.biases.ffn)
+        self.down = nn.Linear(spec.hidden, config.dim, bias=config.biases.ffn)
+        self.activation = ACTIVATIONS[spec.activation]
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, m, dim) → (B, m, dim)."""
@@ -101,10 +101,10 @@ class GLULayer(nn.Module):
 
     def __init__(self, config: ModelConfig, spec: GLU) -> None:
         super().__init__()
-        self.gate = nn.Linear(config.dim, spec.hidden, bias=config.bias)
-        self.up = nn.Linear(config.dim, spec.hidden, bias=config.bias)
-        self.down = nn.Linear(spec.hidden, config.dim, bias=config.bias)
-        self.activation = _ACTIVATIONS[spec.activation]
+        self.gate = nn.Linear(config.dim, spec.hidden, bias=config.biases.ffn)
+        self.up = nn.Linear(config.dim, spec.hidden, bias=config.biases.ffn)
+        self.down = nn.Linear(spec.hidden, config.dim, bias=config.biases.ffn)
+        self.activation = ACTIVATIONS[spec.activation]
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, m, dim) → (B, m, dim)."""

@@ -9,13 +9,14 @@ from torch import nn
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """γ·(x - mean) / √(variance + ε) + β (Ba et al. 2016)."""
+    """γ·(x - mean) / √(variance + ε) + β (Ba et al. 2016); `shift` is whether there is a β (PaLM has none)."""
 
     eps: float = 1e-5
+    shift: bool = True
 
     def build(self, dim: int) -> nn.Module:
         """(..., dim) → (..., dim)."""
-        return nn.LayerNorm(dim, eps=self.eps)
+        return nn.LayerNorm(dim, eps=self.eps, bias=self.shift)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ def example_sizes(config: ModelConfig) -> Sizes:
     torch.export fixes every dimension that is 0 or 1 in the example, those inside the model included.
     """
     general = max(mixer.general_tokens for mixer in config.mixers)
-    return {"batch": 3, "sequence": max(7, general + 6), "past": 5, "source": 11}
+    sequence = max(7, general + 6)
+    return {"batch": 3, "sequence": sequence, "past": 5, "source": sequence + 4}
 
 
 def signature(config: ModelConfig, name: str) -> Signature:
@@ -140,7 +141,8 @@ def _cross_caches(config: ModelConfig) -> list[tuple[CacheTensor, ...]]:
 
 def _encoder_forward(config: ModelConfig) -> Signature:
     inputs = (_ids(config), _mask("attention_mask", "sequence"), *_types(config))
-    return Signature(inputs, (_states(config),))
+    pooled = (TensorSpec("pooler_output", "float32", ("batch", config.dim)),) if config.pooler else ()
+    return Signature(inputs, (_states(config), *pooled))
 
 
 def _decoder_forward(config: ModelConfig) -> Signature:
@@ -195,7 +197,8 @@ def _flat(caches: Iterable[Cache]) -> Iterable[Tensor]:
 
 
 def _call_encoder_forward(model: Any, t: Named) -> Iterable[Tensor]:
-    return (model(t["input_ids"], t["attention_mask"], t.get("token_type_ids")),)
+    states = model(t["input_ids"], t["attention_mask"], t.get("token_type_ids"))
+    return (states,) if model.pooler is None else (states, model.pooler(states))
 
 
 def _call_decoder_forward(model: Any, t: Named) -> Iterable[Tensor]:

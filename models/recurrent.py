@@ -1,4 +1,4 @@
-"""Recurrent mixers: LSTM.
+"""Recurrent mixers: LSTM, and the simple network of Elman.
 
 Shapes: B batch, m new tokens, d the model's dim.
 """
@@ -98,6 +98,102 @@ class LSTMLayer(nn.Module):
         y, cell = lstm(flagged, hidden, cell, self.weight_input, self.weight_hidden, self.bias)
         ended = y.gather(1, plan.last).squeeze(1)
         return y, (torch.where(plan.any > 0, ended, hidden), cell)
+
+
+@dataclass(frozen=True)
+class RNN:
+    """The simple recurrent network (Elman 1990), O(m) sequential steps with a state of fixed size:
+
+    h' = tanh(W·x + U·h + b)
+    """
+
+    general_tokens = 2
+
+    def check(self, config: ModelConfig) -> None:
+        """A recurrence runs forward in time."""
+        if config.topology != "decoder":
+            raise ConfigError(f"{config.name}: an RNN mixer is causal and cannot build an {config.topology}")
+
+    def build(self, config: ModelConfig, *, causal: bool) -> nn.Module:
+        """One layer."""
+        return RNNLayer(config.dim)
+
+    def flops(self, config: ModelConfig, queries: int, keys: int) -> int:
+        """One matrix for the input and one for the state."""
+        return 2 * queries * 2 * config.dim * config.dim
+
+    def cache(self, config: ModelConfig) -> tuple[CacheTensor, ...]:
+        """The hidden state: dim numbers a layer, whatever the past."""
+        return (CacheTensor("hidden", ("batch", config.dim)),)
+
+    def scaled(self, before: ModelConfig, after: Sizes) -> RNN:
+        """It has no size of its own."""
+        return self
+
+
+class Packing(NamedTuple):
+    """`order` (B, m, d): which token stands at each step; `place` (B, m, d): at which step each token stands.
+
+    `last` (B, 1, d) is the step of the last real token, and `any` (B, 1) whether there is one.
+    """
+
+    order: Tensor
+    place: Tensor
+    last: Tensor
+    any: Tensor
+
+
+class RNNLayer(nn.Module):
+    """One layer that padding anywhere leaves alone.
+
+    It has no gate that could hold the state, so the real tokens are moved to the first steps, and back afterwards. The
+    steps behind them repeat the first token, which nobody reads.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weight_input = nn.Parameter(torch.empty(dim, dim))
+        self.weight_hidden = nn.Parameter(torch.empty(dim, dim))
+        self.bias = nn.Parameter(torch.empty(dim))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Random weights of variance 1/d."""
+        dim = len(self.bias)
+        with torch.no_grad():
+            self.weight_input.normal_(0, dim**-0.5, generator=generator)
+            self.weight_hidden.normal_(0, dim**-0.5, generator=generator)
+            self.bias.normal_(0, 0.1, generator=generator)
+
+    def plan(self, mask: Tensor, tokens: int, bias: Tensor | None = None) -> Packing:
+        """Where each new token goes, from how many real ones come before it."""
+        new = mask[:, mask.shape[1] - tokens :]  # B, m
+        place = (new.cumsum(1) - 1).clamp(min=0)
+        behind = torch.where(new > 0, place, tokens)  # padding goes to a step m, which is cut off
+        index = torch.arange(tokens, device=mask.device).expand_as(new)
+        order = new.new_zeros(new.shape[0], tokens + 1).scatter(1, behind, index)[:, :tokens]
+        order, place = (x[..., None].expand(-1, -1, len(self.bias)) for x in (order, place))
+        return Packing(order, place, place[:, -1:], new.amax(1)[:, None])
+
+    def forward(self, x: Tensor, plan: Packing, rotate: Rotate, past: Cache) -> tuple[Tensor, Cache]:
+        """x (B, m, d) → (B, m, d), with the hidden state (B, d) after the last real token."""
+        (hidden,) = past or (x.new_zeros(x.shape[0], x.shape[2]),)
+        packed = x.gather(1, plan.order)
+        y: Tensor = rnn(packed, hidden, self.weight_input, self.weight_hidden, self.bias)
+        ended = y.gather(1, plan.last).squeeze(1)
+        return y.gather(1, plan.place), (torch.where(plan.any > 0, ended, hidden),)
+
+
+@torch.library.custom_op("isorun::rnn", mutates_args=())
+def rnn(x: Tensor, hidden: Tensor, weight_input: Tensor, weight_hidden: Tensor, bias: Tensor) -> Tensor:
+    """torch's kernel with a free number of steps, as `lstm` below: outputs (B, m, d)."""
+    weights = [weight_input, weight_hidden, bias, torch.zeros_like(bias)]
+    y, _ = torch.rnn_tanh(x, hidden[None], weights, True, 1, 0.0, False, False, True)
+    return y.contiguous()
+
+
+@rnn.register_fake
+def _(x: Tensor, hidden: Tensor, weight_input: Tensor, weight_hidden: Tensor, bias: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0], x.shape[1], hidden.shape[1])
 
 
 @torch.library.custom_op("isorun::lstm", mutates_args=())

@@ -11,99 +11,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .attention import Cache, CrossAttention, Plan, visible
-from .config import Mixer, ModelConfig, Rotate
-from .embedding import TokenEmbedding
-from .recurrent import LSTMLayer
-
-
-class NoResidual(nn.Module):
-    """f(x): stacked recurrent layers. The base of the ways in which a sublayer f joins the residual stream."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-
-    def enter(self, x: Tensor) -> Tensor:
-        """What the sublayer reads."""
-        return x
-
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        """What the next sublayer gets, from the stream and the sublayer's output."""
-        return y
-
-
-class PreNorm(NoResidual):
-    """x + f(norm(x)): the residual stream is never normalised (GPT-2; Xiong et al. 2020)."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.norm = config.norm.build(config.dim)
-
-    def enter(self, x: Tensor) -> Tensor:
-        """The normalised stream."""
-        y: Tensor = self.norm(x)
-        return y
-
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        """The sum."""
-        return x + y
-
-
-class PostNorm(NoResidual):
-    """norm(x + f(x)): the 2017 Transformer, BERT and GPT-1."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.norm = config.norm.build(config.dim)
-
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        """The normalised sum."""
-        z: Tensor = self.norm(x + y)
-        return z
-
-
-_JOINTS: dict[str, type[NoResidual]] = {"pre": PreNorm, "post": PostNorm, "none": NoResidual}
-
-
-class Block(nn.Module):
-    """Mixer, cross-attention in the decoder of an encoder-decoder, feed-forward, each joined to the residual stream."""
-
-    def __init__(self, config: ModelConfig, layer: int, *, causal: bool, cross: bool) -> None:
-        super().__init__()
-        joint = _JOINTS[config.residual]
-        self.mixer = config.mixers[layer].build(config, causal=causal)
-        self.mixer_joint: NoResidual = joint(config)
-        if cross:
-            self.cross = CrossAttention(config)
-            self.cross_joint: NoResidual = joint(config)
-        self.ffn = config.ffns[layer].build(config)
-        self.ffn_joint: NoResidual = joint(config)
-
-    def forward(
-        self, x: Tensor, plan: object, rotate: Rotate, past: Cache, source: tuple[Tensor, Cache] | None = None
-    ) -> tuple[Tensor, Cache]:
-        """x (B, m, dim) → (B, m, dim) and the layer's cache; `source` is the source mask with this layer's keys."""
-        y, present = self.mixer(self.mixer_joint.enter(x), plan, rotate, past)
-        x = self.mixer_joint.leave(x, y)
-        if source is not None:
-            x = self.cross_joint.leave(x, self.cross.cross(self.cross_joint.enter(x), *source))
-        return self.ffn_joint.leave(x, self.ffn(self.ffn_joint.enter(x))), present
-
-
-class ParallelBlock(nn.Module):
-    """x + mixer(norm(x)) + ffn(norm(x)), with one norm (GPT-J, PaLM: Chowdhery et al. 2022)."""
-
-    def __init__(self, config: ModelConfig, layer: int, *, causal: bool, cross: bool) -> None:
-        super().__init__()
-        self.norm = config.norm.build(config.dim)
-        self.mixer = config.mixers[layer].build(config, causal=causal)
-        self.ffn = config.ffns[layer].build(config)
-
-    def forward(self, x: Tensor, plan: object, rotate: Rotate, past: Cache) -> tuple[Tensor, Cache]:
-        """x (B, m, dim) → (B, m, dim) and the layer's cache."""
-        h = self.norm(x)
-        y, present = self.mixer(h, plan, rotate, past)
-        return x + y + self.ffn(h), present
+from .attention import Cache, Plan, visible
+from .block import Block, ParallelBlock
+from .config import Mixer, ModelConfig
+from .head import Head, Pooler
+from .moe import ExpertLinear
+from .recurrent import LSTMLayer, RNNLayer
+from .relative_attention import TransformerXLAttention
 
 
 class Stack(nn.Module):
@@ -111,8 +25,9 @@ class Stack(nn.Module):
 
     def __init__(self, config: ModelConfig, *, causal: bool, cross: bool = False) -> None:
         super().__init__()
-        block = ParallelBlock if config.residual == "parallel" else Block
-        ends_in_norm = config.residual in ("pre", "parallel")
+        block = ParallelBlock if config.residual.startswith("parallel") else Block
+        ends_in_norm = config.residual in ("pre", "sandwich", "parallel", "parallel2")
+        self.causal = causal
         self.position = config.position.build(config)
         self.embedding_norm = config.embedding.norm.build(config.dim)
         self.layers = nn.ModuleList(block(config, i, causal=causal, cross=cross) for i in range(config.layers))
@@ -140,26 +55,11 @@ class Stack(nn.Module):
 
     def _plans(self, x: Tensor, mask: Tensor) -> dict[Mixer, Plan]:
         """What the layers of each mixer share in this call."""
-        bias = self.position.bias(x, mask)
+        bias = self.position.bias(x, mask, causal=self.causal)
         blocks = {
             spec: cast("Block | ParallelBlock", layer) for spec, layer in zip(self.mixers, self.layers, strict=True)
         }
         return {spec: block.mixer.plan(mask, x.shape[1], bias) for spec, block in blocks.items()}  # type: ignore[operator]
-
-
-class Head(nn.Module):
-    """Logits from states; a tied head shares the table of the word embedding."""
-
-    def __init__(self, config: ModelConfig, embedding: TokenEmbedding) -> None:
-        super().__init__()
-        self.linear = nn.Linear(config.dim, config.vocab, bias=False)
-        if config.tie_embeddings:
-            self.linear.weight = embedding.word.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, m, dim) → (B, m, V)."""
-        y: Tensor = self.linear(x)
-        return y
 
 
 class Encoder(nn.Module):
@@ -169,6 +69,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embedding = config.embedding.build(config)
         self.stack = Stack(config, causal=False)
+        self.pooler = Pooler(config) if config.pooler else None
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
         """ids and mask (B, n), token types (B, n) where the model has them → states (B, n, dim)."""
@@ -242,12 +143,13 @@ def initialise(model: nn.Module, config: ModelConfig, seed: int) -> None:
     table_std = config.dim**-0.5 if config.embedding.scale else 1.0
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, 0, module.in_features**-0.5, generator=generator)
+            fan_in = module.fan_in if isinstance(module, ExpertLinear) else module.in_features
+            nn.init.normal_(module.weight, 0, fan_in**-0.5, generator=generator)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, 0, table_std, generator=generator)
         elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
             nn.init.normal_(module.weight, 1, 0.1, generator=generator)
-        elif isinstance(module, LSTMLayer):
+        elif isinstance(module, LSTMLayer | RNNLayer | TransformerXLAttention):
             module.initialise(generator)
         bias = getattr(module, "bias", None)
         if isinstance(module, nn.Linear | nn.LayerNorm) and bias is not None:

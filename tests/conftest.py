@@ -15,7 +15,10 @@ from isorun.models.phases import phases
 from isorun.models.presets import PRESETS
 
 SIX = ("transformer-base", "bert-base", "gpt2", "llama3-8b", "mistral-7b", "lstm")
-GRAPHS = [(name, phase) for name in SIX for phase in phases(PRESETS[name])]
+# One preset for each further mechanism, in the phase that holds the other: experts; sandwich norms, soft-caps and heads
+# of their own size; parallel layers with norms that do not shift; a recurrence without gates.
+MECHANISMS = ("mixtral-8x7b", "gemma2-2b", "palm-8b", "rnn")
+GRAPHS = [(name, phase) for name in SIX for phase in phases(PRESETS[name])] + [(name, "step") for name in MECHANISMS]
 
 Exported = Callable[[str, str], ExportedModel]
 

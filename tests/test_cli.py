@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from isorun import cli
 from isorun.bench.records import read_run
+from isorun.listing import models
 from isorun.runtimes import ort
 
 COMMAND = [sys.executable, "-m", "isorun"]
@@ -29,13 +31,13 @@ def _call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 REFUSALS = [
-    (["bench", "--models", "gtp2"], "unknown model 'gtp2'; did you mean gpt2?"),
+    (["bench", "--models", "gtp2"], "unknown model 'gtp2'; did you mean gpt2"),
     (["bench", "quik"], "unknown suite 'quik'; did you mean quick?"),
     (["bench", "--runtimes", "ort"], "unknown runtime 'ort'; did you mean"),
     (["bench", "--seq", "64:1024:2x"], "1024 tokens exceed the table of 512 positions of bert-base"),
     (["bench", "--seq", "many"], "lengths 'many'"),
     (["bench", "--runtimes", "torch-cuda"], "none of the chosen runtimes can run here"),
-    (["export", "gtp2", "-o", "x"], "unknown model 'gtp2'; did you mean gpt2?"),
+    (["export", "gtp2", "-o", "x"], "unknown model 'gtp2'; did you mean gpt2"),
     (["export", "bert-base", "-o", "x", "--phase", "step"], "bert-base (encoder) has no phase 'step'; it has forward"),
     (["export", "llama3-8b", "-o", "x", "--size", "full"], "3.8 times its weights"),
     (["report", "nowhere"], "nowhere: no such run folder"),
@@ -79,8 +81,29 @@ def test_list_models_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert _call(monkeypatch, "list", "models", "--json") == 0
     rows = {row["model"]: row for row in json.loads(capsys.readouterr().out)["models"]}
     assert rows["gpt2"]["parameters"] == 124_439_808
-    assert rows["mistral-7b"]["mixer"] == "Window(kv_heads=8, window=4096)"
+    assert rows["mistral-7b"]["mixer"] == "Window kv_heads=8, window=4096"
     assert set(rows["llama3-8b"]) >= {"topology", "mixer", "position", "norm", "ffn", "residual", "parameters"}
+
+
+def test_specs_are_named_by_what_was_chosen() -> None:
+    rows = {row["model"]: row for row in models()}
+    assert (rows["gpt2"]["ffn"], rows["gpt2"]["norm"]) == ("MLP gelu_tanh, 3072", "LayerNorm")
+    assert rows["gpt3-175b"]["mixer"] == "Softmax / Window window=128"
+    assert rows["mixtral-8x7b"]["ffn"] == "MoE activation=silu, hidden=14336, experts=8, top_k=2"
+    assert rows["qwen3-8b"]["mixer"] == "Softmax kv_heads=8, qk_norm=RMSNorm()"
+    assert (rows["rnn"]["mixer"], rows["rnn"]["residual"]) == ("RNN", "none")
+
+
+@pytest.mark.parametrize("width", [120, 160])
+def test_the_table_of_models_folds_between_words(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("isorun.terminal.out", Console(width=width, soft_wrap=True, highlight=False))
+    assert _call(monkeypatch, "list", "models") == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= width
+    for whole in ("encoder-decoder", "174,604,259,328", "kv_heads=8", "gelu_tanh", "window=4096"):
+        assert whole in shown
 
 
 def test_list_shows_models_runtimes_and_suites(

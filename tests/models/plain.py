@@ -5,12 +5,30 @@ Shapes: B batch, m queries, t keys, H heads, G key heads, D head_dim.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from isorun.models.config import ModelConfig
+from isorun.models.presets import PRESETS
+
 Array = NDArray[np.float64]
+
+
+def tiny(config: ModelConfig) -> ModelConfig:
+    """At `tiny`, with a table of positions that the lengths of these tests fit in."""
+    at = config.at("tiny")
+    return at if at.max_tokens is None or at.max_tokens >= 128 else at.scaled(context=128)
+
+
+def architectures() -> dict[str, ModelConfig]:
+    """The presets at `tiny`, without those that differ from an earlier one in their published sizes alone."""
+    configs = {name: tiny(config) for name, config in PRESETS.items()}
+    first = {replace(config, name="", source=""): name for name, config in reversed(configs.items())}
+    return {name: configs[name] for name in reversed(first.values())}
 
 
 def array(tensor: Tensor) -> Array:

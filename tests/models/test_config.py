@@ -16,7 +16,7 @@ from isorun.models.config import SIZES, ConfigError
 from isorun.models.feedforward import GLU, MLP, NoFeedForward
 from isorun.models.position import Rope, Sinusoidal
 from isorun.models.presets import PRESETS
-from isorun.models.recurrent import LSTM
+from isorun.models.recurrent import LSTM, RNN
 from isorun.models.transformer import build
 from isorun.models.window import Window
 
@@ -38,6 +38,11 @@ IMPOSSIBLE = {
     "no GLU": ("llama3-8b", {"ffn": GLU("silu", 0)}, ("hidden size 0", "below 1")),
     "parallel with cross-attention": ("transformer-base", {"residual": "parallel"}, ("parallel", "encoder-decoder")),
     "residual around nothing": ("gpt2", {"ffn": NoFeedForward()}, ("'pre'", "feed-forward")),
+    "pooler on a decoder": ("gpt2", {"pooler": True}, ("pooler", "decoder")),
+    "RNN both ways": ("bert-base", {"mixer": RNN()}, ("RNN", "encoder")),
+    "a window of one layer in two": ("gpt3-small", {"mixer": (Softmax(), Window(window=0))}, ("window 0", "below 1")),
+    "groups of one layer in two": ("gpt2", {"mixer": (Softmax(), Softmax(kv_heads=3))}, ("kv_heads 3", "heads 8")),
+    "no layer at all": ("gpt2", {"ffn": ()}, ("ffn", "no entry")),
     "LSTM both ways": ("bert-base", {"mixer": LSTM()}, ("LSTM", "encoder")),
     "LSTM with cross-attention": ("transformer-base", {"mixer": LSTM()}, ("LSTM", "encoder-decoder")),
 }
@@ -116,15 +121,31 @@ def test_named_sizes(preset: str) -> None:
         smaller = config.at(size)
         expected = {**SIZES[size], "context": min(SIZES[size]["context"], config.context)}
         assert {field: getattr(smaller, field) for field in expected} == expected
-        kept = ("name", "topology", "position", "norm", "residual", "bias", "tie_embeddings", "embedding")
+        kept = ("name", "topology", "position", "norm", "residual", "bias", "tie_embeddings", "embedding", "pooler")
         assert all(getattr(smaller, field) == getattr(config, field) for field in kept)
-        assert type(smaller.mixer) is type(config.mixer)
+        for few, all_ in ((smaller.mixers, config.mixers), (smaller.ffns, config.ffns)):
+            assert all(type(a) is type(b) for a, b in zip(few, all_, strict=False))
 
 
 def test_the_limit_is_that_of_the_position_table() -> None:
-    limits = {name: config.max_tokens for name, config in PRESETS.items()}
-    unlimited = dict.fromkeys(("llama3-8b", "mistral-7b", "transformer-base", "lstm"))
-    assert limits == {"gpt2": 1024, "bert-base": 512, **unlimited}
+    expected = {"gpt1": 512, "gpt2": 1024, "gpt3-175b": 2048, "bert-base": 512, "mini-gpt": 16}
+    expected |= dict.fromkeys(("llama3-8b", "mistral-7b", "gemma2-2b", "palm-8b", "transformer-base", "lstm", "rnn"))
+    assert {name: PRESETS[name].max_tokens for name in expected} == expected
+
+
+def test_a_head_of_its_own_size_keeps_its_ratio_and_stays_even() -> None:
+    gemma = PRESETS["gemma2-2b"]
+    assert (gemma.head_dim, gemma.dim // gemma.heads) == (256, 288)
+    assert gemma.at("tiny").head_dim == 8  # 256 / 288 · 64 / 8 is 7.1
+    assert gemma.scaled(dim=1152, heads=4).head_dim == 256
+
+
+def test_a_cycle_of_layers() -> None:
+    full, window = PRESETS["gpt3-175b"].mixers[:2]
+    assert PRESETS["gpt3-175b"].mixers == (full, window) * 48
+    assert (type(full), type(window)) == (Softmax, Window)
+    windows = [getattr(mixer, "window", None) for mixer in PRESETS["gemma2-2b"].mixers]
+    assert windows == [4096, None] * 13
 
 
 def test_names_are_unique() -> None:

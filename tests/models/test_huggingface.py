@@ -3,119 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from transformers import (
-    BertConfig,
-    BertModel,
-    DynamicCache,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    PreTrainedModel,
-)
+from torch import Tensor
+from transformers import BertConfig, BertModel, DynamicCache, GPT2Config, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from isorun.models.checkpoints import copy, families
-from isorun.models.config import ConfigError, ModelConfig
+from isorun.models.checkpoints import families
+from isorun.models.config import ConfigError
 from isorun.models.phases import phase_module
 from isorun.models.position import frequencies as ours_frequencies
-from isorun.models.transformer import build
 
-from .plain import distance, float32, frequencies, left_padded, randomise
-
-HEADS, GROUPS, DIM, BASE, WINDOW = 6, 2, 48, 500.0, 5
-EPS = 0.003  # none of the defaults
-EQUAL = 1e-10
-
-
-class Float64(TorchFunctionMode):
-    """Hugging Face's own code in float64: where it asks for float32 (RMSNorm, softmax, angles), it gets float64.
-
-    Without it their Llama in double is right to 1e-6 only, and NaN with padding: a mask of float64's least number is
-    -inf in a float32 softmax.
-    """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        def wide(value: Any) -> Any:
-            return torch.float64 if value is torch.float32 else value
-
-        func = torch.Tensor.double if func is torch.Tensor.float else func
-        return func(*map(wide, args), **{key: wide(value) for key, value in (kwargs or {}).items()})
-
-
-def gpt2(**options: Any) -> PreTrainedModel:
-    sizes = {"n_embd": DIM, "n_layer": 3, "n_head": HEADS, "n_positions": 32, "layer_norm_epsilon": EPS}
-    ids = {"vocab_size": 37, "bos_token_id": 0, "eos_token_id": 0}
-    return GPT2LMHeadModel(GPT2Config(**sizes, **ids, attn_implementation="eager", **options))
-
-
-def llama_like(model: type, config: type, **options: Any) -> PreTrainedModel:
-    sizes = {"hidden_size": DIM, "num_hidden_layers": 3, "intermediate_size": 50, "vocab_size": 37, "rms_norm_eps": EPS}
-    heads = {"num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "max_position_embeddings": 32}
-    rope = {"rope_type": "default", "rope_theta": BASE}
-    built: PreTrainedModel = model(
-        config(**{**sizes, **heads, "rope_parameters": rope, "attn_implementation": "eager", **options})
-    )
-    # Theirs computes the frequencies in float32, which leaves errors of an ulp or two; ours rounds the exact values.
-    built.model.rotary_emb.inv_freq = torch.from_numpy(float32(frequencies(DIM // HEADS, BASE)))
-    return built
-
-
-def llama(**options: Any) -> PreTrainedModel:
-    return llama_like(LlamaForCausalLM, LlamaConfig, **options)
-
-
-def mistral(**options: Any) -> PreTrainedModel:
-    return llama_like(MistralForCausalLM, MistralConfig, **{"sliding_window": WINDOW, **options})
-
-
-DECODERS: dict[str, Callable[[], PreTrainedModel]] = {
-    "gpt2": gpt2,
-    "gpt2, untied": lambda: gpt2(tie_word_embeddings=False),
-    "gpt2, narrow and exact GELU": lambda: gpt2(n_inner=40, activation_function="gelu"),
-    "llama": llama,
-    "llama, tied": lambda: llama(tie_word_embeddings=True),
-    "llama, one for each head": lambda: llama(num_key_value_heads=HEADS),
-    "llama, one for all heads": lambda: llama(num_key_value_heads=1),
-    "llama, biases": lambda: llama(attention_bias=True, mlp_bias=True),
-    "mistral": mistral,
-    "mistral, window of one": lambda: mistral(sliding_window=1),
-    "mistral, window of two": lambda: mistral(sliding_window=2),
-    "mistral, tied": lambda: mistral(tie_word_embeddings=True),
-    "mistral, no window": lambda: mistral(sliding_window=None),
-}
-
-
-def twins(hf: PreTrainedModel) -> tuple[PreTrainedModel, ModelConfig, nn.Module]:
-    """A model of theirs with new weights, and ours with the same, both in float64."""
-    randomise(hf)
-    family = families()[hf.config.model_type]
-    config = family.config(hf.config.to_dict())
-    ours = build(config).double()
-    copy(ours, family, hf.state_dict())
-    return hf, config, ours
-
-
-def tokens(shape: tuple[int, int], limit: int = 37) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(1).integers(0, limit, shape))
-
-
-def counted(mask: Tensor) -> Tensor:
-    """Positions row by row: 0 at padding, then 0, 1, 2 …"""
-    rows = [[0] * int((row == 0).sum()) + list(range(int(row.sum()))) for row in mask]
-    return torch.tensor(rows)
+from .plain import distance, left_padded
+from .theirs import BASE, DECODERS, DIM, EPS, EQUAL, HEADS, Float64, counted, tokens, twins
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -130,8 +31,8 @@ def test_decoder_logits(name: str, lengths: list[int]) -> None:
     assert distance(logits[mask > 0], expected[mask > 0]) < EQUAL
 
 
-# A window of one is left out: their cache keeps keys[-window + 1 :], which is then all of them.
-@pytest.mark.parametrize("name", [name for name in DECODERS if name != "mistral, window of one"])
+# A window of one is left out: their cache keeps keys[-window + 1 :], which is then all of them. Their GPT-1 has none.
+@pytest.mark.parametrize("name", [name for name in DECODERS if name != "mistral, window of one" and "gpt1" not in name])
 def test_cached_decoding(name: str) -> None:
     """Seven tokens, then 1, 1, 2, 1, 3 and 1 more, to beyond three windows; rows of 16, 11 and 10 in the end."""
     hf, config, model = twins(DECODERS[name]())
@@ -140,8 +41,9 @@ def test_cached_decoding(name: str) -> None:
     ids, positions = tokens(tuple(mask.shape)), counted(mask)
     theirs = DynamicCache(config=hf.config)  # filled in place; its keyword was renamed within version 5
     keyword = "cache" if "cache" in inspect.signature(hf.forward).parameters else "past_key_values"
-    empty = torch.zeros(3, config.mixer.cache(config)[0].shape[1], 0, DIM // HEADS, dtype=torch.float64)
-    past: tuple[Tensor, ...] = (empty,) * (2 * config.layers)
+    empty = {"batch": 3, "past": 0, "sequence": 0}
+    caches = [spec.resolve(empty) for spec in step.signature.inputs if spec.name.startswith("past_key_values")]
+    past: list[Tensor] = [torch.zeros(shape, dtype=torch.float64) for shape in caches]
     begin = 0
     for count in (7, 1, 1, 2, 1, 3, 1):
         end = begin + count
@@ -155,6 +57,22 @@ def test_cached_decoding(name: str) -> None:
     assert begin == 16
 
 
+@pytest.mark.parametrize("name", [name for name in DECODERS if "gpt1" in name])
+def test_decoding_where_theirs_has_no_cache(name: str) -> None:
+    """The same steps, each against their pass over all tokens so far."""
+    hf, config, model = twins(DECODERS[name]())
+    step = phase_module(config, "step", model=model)
+    mask = torch.from_numpy(left_padded([12, 7, 6]))
+    ids, positions = tokens(tuple(mask.shape)), counted(mask)
+    past: list[Tensor] = [torch.zeros(3, HEADS, 0, DIM // HEADS, dtype=torch.float64)] * (2 * config.layers)
+    for begin, end in ((0, 7), (7, 8), (8, 10), (10, 12)):
+        with torch.no_grad(), Float64():
+            whole = hf(input_ids=ids[:, :end], attention_mask=mask[:, :end], position_ids=positions[:, :end]).logits
+        logits, *past = step(ids[:, begin:end], mask[:, :end], positions[:, begin:end], *past)
+        real = mask[:, begin:end] > 0
+        assert distance(logits[real], whole[:, begin:][real]) < EQUAL
+
+
 @pytest.mark.parametrize("lengths", [[13, 8, 1], [2, 1, 2], [1, 1, 1]], ids=str)
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
 def test_bert_states(lengths: list[int], activation: str) -> None:
@@ -164,9 +82,10 @@ def test_bert_states(lengths: list[int], activation: str) -> None:
     mask = torch.from_numpy(left_padded(lengths)).flip(1)
     ids, types = tokens(tuple(mask.shape)), tokens(tuple(mask.shape), 2)
     with torch.no_grad(), Float64():
-        expected = hf(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
-    (states,) = phase_module(config, "forward", model=model)(ids, mask, types)
-    assert distance(states[mask > 0], expected[mask > 0]) < EQUAL
+        expected = hf(input_ids=ids, attention_mask=mask, token_type_ids=types)
+    states, pooled = phase_module(config, "forward", model=model)(ids, mask, types)
+    assert distance(states[mask > 0], expected.last_hidden_state[mask > 0]) < EQUAL
+    assert distance(pooled, expected.pooler_output) < EQUAL
 
 
 @pytest.mark.parametrize("base", [10_000.0, 500_000.0])
@@ -181,8 +100,8 @@ def test_frequencies_are_theirs_up_to_their_rounding(head_dim: int, base: float)
 REFUSED = {
     "scaled rotary": (
         "llama",
-        {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": BASE}},
-        "linear",
+        {"rope_parameters": {"rope_type": "proportional", "rope_theta": BASE}},
+        "proportional",
     ),
     "unscaled scores": ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights False"),
     "scores by layer": ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx True"),

@@ -54,10 +54,11 @@ def theirs(folder: Path) -> BertModel:
     return BertModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
 
-def states(model: BertModel, feeds: dict[str, np.ndarray]) -> Tensor:
+def states(model: BertModel, feeds: dict[str, np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Token by token, and pooled."""
     with torch.no_grad():
-        result: Tensor = model(**{name: torch.from_numpy(x) for name, x in feeds.items()}).last_hidden_state
-    return result
+        outputs = model(**{name: torch.from_numpy(x) for name, x in feeds.items()})
+    return outputs.last_hidden_state, outputs.pooler_output
 
 
 def embed(states: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -84,9 +85,10 @@ def test_the_batch_is_padded(feeds: dict[str, np.ndarray]) -> None:
 def test_states_in_float64(folder: Path, feeds: dict[str, np.ndarray], theirs: BertModel) -> None:
     config, model = load(folder)
     module = phase_module(config, "forward", model=model.double())
-    (ours,) = module(*(torch.from_numpy(feeds[spec.name]) for spec in module.signature.inputs))
+    ours, pooled = module(*(torch.from_numpy(feeds[spec.name]) for spec in module.signature.inputs))
     real = feeds["attention_mask"] > 0
-    expected = states(copy.deepcopy(theirs).double(), feeds)
+    expected, expected_pooled = states(copy.deepcopy(theirs).double(), feeds)
+    assert distance(pooled, expected_pooled) < 1e-10
     assert distance(ours[real], expected[real]) < 1e-10
     vectors = [embed(x.numpy(), feeds["attention_mask"]) for x in (ours, expected)]
     assert distance(*vectors) < 1e-10
@@ -100,7 +102,7 @@ def test_embeddings_of_the_exported_model(
     mask = feeds["attention_mask"]
     ours = embed(session.fetch(session.run(session.stage(feeds)))["last_hidden_state"], mask)
     session.close()
-    expected = embed(states(theirs, feeds).numpy(), mask)
+    expected = embed(states(theirs, feeds)[0].numpy(), mask)
     assert ours.dtype == expected.dtype == np.float32
     assert np.abs(ours - expected).max() < FLOAT32
     similar = ours @ ours.T

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from isorun.models.config import ModelConfig
+from isorun.models.config import Bias, ModelConfig
 from isorun.models.feedforward import GLU, MLP
 from isorun.models.phases import phase_module, phases
-from isorun.models.position import NoPosition
+from isorun.models.position import NoPosition, Rope
 from isorun.models.presets import PRESETS
 from isorun.models.transformer import build
 
-from .plain import Array, array, attention, causal, distance, left_padded, linear, merge, split
+from .plain import Array, architectures, array, attention, causal, distance, left_padded, linear, merge, split
 
 EQUAL = 1e-12
 EPS = 1e-5  # of both presets that are written out here
@@ -66,7 +66,14 @@ def post(x: Array, layer: nn.Module, spec: MLP | GLU, mask: Array) -> Array:
     return normed(x + fed(x, layer.ffn, spec), layer.ffn_joint.norm)
 
 
-WIRINGS = {"parallel": parallel, "pre": pre, "post": post}
+def sandwich(x: Array, layer: nn.Module, spec: MLP | GLU, mask: Array) -> Array:
+    before, after = layer.mixer_joint.norm, layer.mixer_joint.norm_after
+    x = x + normed(mixed(normed(x, before), layer.mixer, mask), after)
+    before, after = layer.ffn_joint.norm, layer.ffn_joint.norm_after
+    return x + normed(fed(normed(x, before), layer.ffn, spec), after)
+
+
+WIRINGS = {"parallel": parallel, "pre": pre, "post": post, "sandwich": sandwich}
 FFNS = [*(MLP(name, 80) for name in ACTIVATIONS), GLU("silu", 40), GLU("gelu", 40)]  # type: ignore[arg-type]
 
 
@@ -86,6 +93,28 @@ def test_a_decoder_written_out(base: str, residual: str, ffn: MLP | GLU) -> None
         x = normed(x, model.stack.final_norm)
     logits, _ = model(torch.from_numpy(ids), torch.from_numpy(mask), torch.zeros_like(torch.from_numpy(ids)))
     assert distance(logits, linear(x, model.head.linear)) < EQUAL
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("scaled", "cap"), [(True, None), (False, 0.7), (True, 0.1)])
+def test_a_head_written_out(tied: bool, scaled: bool, cap: float | None) -> None:
+    """cap·tanh(W·x/(√dim·cap) + b/cap): the bias is not scaled (it is part of the logits), the cap comes last."""
+    options = {"tie_embeddings": tied, "scale_logits": scaled, "logit_softcap": cap, "bias": Bias(head=True)}
+    head = build(replace(PRESETS["gpt2"].at("tiny"), **options)).double().head
+    x = np.random.default_rng(0).standard_normal((2, 3, 64))
+    y = x @ array(head.linear.weight).T / (8 if scaled else 1) + array(head.linear.bias)
+    expected = y if cap is None else cap * np.tanh(y / cap)
+    assert distance(head(torch.from_numpy(x)), expected) < EQUAL
+
+
+BIASES = {"qkv": {"q", "k", "v"}, "out": {"o"}, "ffn": {"up", "down"}, "head": {"linear"}}
+
+
+@pytest.mark.parametrize("kind", BIASES)
+def test_a_bias_where_it_was_asked_for(kind: str) -> None:
+    model = build(replace(PRESETS["gpt2"].at("tiny"), bias=Bias(**{kind: True})))
+    linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    assert {name.rpartition(".")[2] for name, module in linear.items() if module.bias is not None} == BIASES[kind]
 
 
 def test_a_parallel_model_steps_like_any_other() -> None:
@@ -118,21 +147,24 @@ def test_weights_depend_on_the_seed_alone(preset: str) -> None:
     assert not any(map(torch.equal, once, weights(config, 5)))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", architectures())
 def test_every_weight_reaches_the_output(preset: str) -> None:
-    """A fault in any part must show. A key's bias moves all scores of a query alike, which softmax does not see."""
+    """A fault in any part must show. A key's bias moves all scores of a query alike, which softmax does not see
+    unless the key is rotated."""
     config = PRESETS[preset].at("tiny")
     model = build(config).double()
     module = phase_module(config, phases(config)[0], model=model)
     feeds = [torch.from_numpy(x) for x in module.signature.feeds(module.example, padding="left").values()]
-    (before,) = module(*feeds)
+    before = module(*feeds)
     generator = torch.Generator().manual_seed(0)
     for name, parameter in model.named_parameters():
         kept = parameter.data.clone()
         parameter.data += 0.1 * torch.randn(kept.shape, generator=generator, dtype=kept.dtype)
-        (after,) = module(*feeds)
+        after = module(*feeds)
         parameter.data = kept
-        assert (distance(after, before) > 1e-3) != name.endswith(".k.bias"), name
+        moved = max(map(distance, after, before)) > 1e-3
+        key_bias = ".mixer.k" in name and name.endswith(".bias") and not isinstance(config.position, Rope)
+        assert moved != (key_bias or name.endswith(".cross.k.bias")), name
 
 
 def test_activations_stay_of_order_one_at_depth() -> None:
@@ -141,5 +173,5 @@ def test_activations_stay_of_order_one_at_depth() -> None:
         model = build(config)
         module = phase_module(config, "forward", model=model)
         feeds = module.signature.feeds(module.example)
-        (output,) = module(*map(torch.from_numpy, feeds.values()))
+        output, *_ = module(*map(torch.from_numpy, feeds.values()))
         assert 0.3 < output.std() < 10
