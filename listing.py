@@ -44,7 +44,7 @@ def suites() -> list[dict[str, Any]]:
         {
             "suite": suite.name,
             "size": suite.size,
-            "models": ", ".join(suite.models),
+            "models": ", ".join(suite.models) if len(suite.models) < 10 else f"{len(suite.models)} presets",
             "runtimes": ", ".join(suite.runtimes),
             "seq": ", ".join(map(str, suite.seq)),
             "past": ", ".join(map(str, suite.past)),

@@ -25,10 +25,11 @@ SAME = 1e-9
 USUAL = (1e-3, 1e-4, 1e-5)  # the tolerances of numpy.allclose that tools of the field use, at the exporter's own size
 
 # Where a fault may show: other sizes, seeds and paddings than the validator's own grid.
-WIDE: list[tuple[int, int, int, Padding]] = [
+ROWS: tuple[tuple[int, Padding], ...] = ((1, "none"), (4, "left"))
+WIDE = [
     (n, batch, past, padding)
     for n, past in ((1, 0), (1, 3), (3, 16), (5, 31), (16, 0), (17, 1), (20, 15), (40, 0))
-    for batch, padding in ((1, "none"), (4, "left"))
+    for batch, padding in ROWS
 ]
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..export.artifact import ExportedModel, Source
+from ..models.signature import Array
 from ..runtimes import all_runtimes
-from ..runtimes.base import Session
+from ..runtimes.base import RuntimeFailure, Session
 
 SOURCES = {"source": False, "source64": True}  # the model that was exported: in its own precision, and in float64
+OUTPUT_SHARE = 0.1  # of the memory: outputs are compared in float64, several of them at a time
 
 
 class Evaluation:
@@ -22,19 +24,51 @@ class Evaluation:
     def __init__(
         self, file: str, dtype: str, runtime: str, optimise: bool, memory_bytes: int, source: dict[str, Any], phase: str
     ) -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        _limit(memory_bytes)
+        self._most = int(memory_bytes * OUTPUT_SHARE)
         self._session = _open(Path(file), dtype, runtime, optimise, Source(**source), phase)
 
-    def evaluate(self, inputs: str, outputs: str) -> dict[str, Any]:
-        """Run the arrays of one .npz and write the outputs to another, with what ran where.
+    def evaluate(self, inputs: str, names: list[str], outputs: str) -> dict[str, Any]:
+        """Run the arrays of one .npz and write the outputs to another; answers their names, and what ran where.
 
-        Names in the files bear a prefix, since a model may call an input as `numpy.savez` calls an argument.
+        The files call arrays by number: a model may give an input any name, also one that no file can hold.
         """
         with np.load(inputs, allow_pickle=False) as archive:
-            feeds = {name.removeprefix("i:"): archive[name] for name in archive.files}
+            feeds = {name: archive[f"arr_{i}"] for i, name in enumerate(names)}
         results = self._session.fetch(self._session.run(self._session.stage(feeds)))
-        np.savez(outputs, allow_pickle=False, **{f"o:{name}": array for name, array in results.items()})
-        return {"placement": asdict(self._session.placement())}
+        arrays = [_plain(name, array) for name, array in results.items()]
+        size = sum(array.nbytes for array in arrays)
+        if size > self._most:
+            raise RuntimeFailure(f"outputs of {size / 2**30:.1f} GiB are too much to compare")
+        np.savez(outputs, *arrays, allow_pickle=False)
+        return {"names": list(results), "placement": asdict(self._session.placement())}
+
+
+def check_file(file: str, memory_bytes: int) -> dict[str, Any]:
+    """What the ONNX checker says against a file, by path: a model above 2 GiB has no other way."""
+    import onnx
+
+    _limit(memory_bytes)
+    try:
+        onnx.checker.check_model(file, full_check=True)
+    except Exception as error:  # its C++ code raises its own errors, and Python's when it cannot decode their text
+        return {"refusal": " ".join(str(error).split())[:300] or type(error).__name__}
+    return {"refusal": None}
+
+
+def _limit(memory_bytes: int) -> None:
+    """Address space for this process: what asks for more gets an error of its own, and nothing else suffers."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes if hard < 0 else min(memory_bytes, hard), hard))
+
+
+def _plain(name: str, array: Any) -> Array:
+    """An output as an array of a NumPy type: bfloat16 and 8-bit floats, which NumPy lacks, in float32."""
+    if isinstance(array, np.ndarray) and array.dtype.kind == "V":
+        array = array.astype(np.float32)
+    if not isinstance(array, np.ndarray | np.generic) or array.dtype.kind not in "biuf":
+        raise RuntimeFailure(f"output {name!r} is no tensor of numbers")
+    return np.asarray(array)
 
 
 def _open(file: Path, dtype: str, runtime: str, optimise: bool, source: Source, phase: str) -> Session:

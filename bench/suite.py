@@ -26,6 +26,8 @@ class SuiteError(ValueError):
 class Suite:
     """What to measure. `seq` are lengths of forward passes, `past` cached tokens before a decode step of one token.
 
+    In a file the one model "all" stands for every preset.
+
     `budget_s` is the time for the whole run; the plan spends what exports leave over on the cases, evenly.
     """
 
@@ -79,6 +81,8 @@ def load(name: str, **chosen: Any) -> Suite:
     content = {"name": name, **content, **{key: value for key, value in chosen.items() if value is not None}}
     for key in ("seq", "past"):
         content[key] = lengths(content[key])
+    if list(content["models"]) == ["all"]:
+        content["models"] = list(PRESETS)
     for key in ("models", "runtimes"):
         content[key] = tuple(dict.fromkeys(content[key]))
     suite = Suite(**content)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..export.artifact import ArtifactError
 from ..runtimes.base import RuntimeFailure
-from .evaluation import Evaluation
+from .evaluation import Evaluation, check_file
 from .subject import Subject
 
 
@@ -40,6 +40,7 @@ def write_truth(folder: str, sizes: dict[str, int], file: str) -> dict[str, Any]
 
 
 HANDLERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "check": check_file,
     "export": export,
     "same_function": same_function,
     "truth": write_truth,

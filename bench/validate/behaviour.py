@@ -11,13 +11,12 @@ import numpy as np
 
 from ...models.signature import Array, positions
 from ..client import WorkerError
-from ..subject import rms
 from .candidate import Candidate
-from .compare import Difference, difference
+from .compare import SAME, Difference, difference, scale
 from .evaluators import Evaluators
+from .feeds import make
 from .finding import Finding
 from .semantics import verdict
-from .shapes import SAME, signature
 
 CHECK = "invariants"
 PAST, PRESENT = "past_key_values.", "present."
@@ -28,17 +27,19 @@ Run = Callable[[Mapping[str, Array]], dict[str, Array]]
 
 def check(candidate: Candidate, evaluators: Evaluators) -> list[Finding]:
     """What can be asked of this signature; nothing of a model whose inputs are not a language model's."""
-    names = {spec.name for spec in candidate.signature.inputs}
-    outputs = [spec.name for spec in candidate.signature.outputs]
-    decodes = any(name.startswith(PAST) for name in names) and "input_ids" in names and "logits" in outputs
+    ranks = {spec.name: len(spec.shape) for spec in candidate.signature.inputs}
+    outputs = {spec.name: len(spec.shape) for spec in candidate.signature.outputs}
+    tokens = {name: rank for name, rank in ranks.items() if not name.startswith(PAST)}
 
     def run(feeds: Mapping[str, Array]) -> dict[str, Array]:
         return evaluators.run("reference", feeds)
 
+    if not {"input_ids", "attention_mask"} <= ranks.keys() or set(tokens.values()) != {2}:
+        return []
     try:
-        if decodes and "attention_mask" in names:
+        if len(ranks) > len(tokens) and outputs.get("logits") == 3:
             return [_causal(candidate, run), _padded(candidate, run, "left"), _cached(candidate, run)]
-        if not decodes and {"input_ids", "attention_mask"} == names - {"token_type_ids"} and "logits" not in outputs:
+        if {"input_ids", "attention_mask"} == ranks.keys() - {"token_type_ids"} and "logits" not in outputs:
             return [_padded(candidate, run, "right")]
     except WorkerError as error:
         return [Finding(check=CHECK, status="skipped", says=str(error))]
@@ -52,9 +53,8 @@ def _causal(candidate: Candidate, run: Run) -> Finding:
     changed["input_ids"] = feeds["input_ids"].copy()
     changed["input_ids"][:, -1] = (feeds["input_ids"][:, -1] + 1) % max(2, int(feeds["input_ids"].max()))
     before, after = run(feeds)["logits"][:, :-1], run(changed)["logits"][:, :-1]
-    return verdict(
-        CHECK, [_same("logits", after, before)], "future tokens do not reach the past", "check the causal mask"
-    )
+    good, bad = "future tokens do not reach the past", "another last token changes what came before it"
+    return verdict(CHECK, [_same("logits", after, before)], good, "check the causal mask", bad)
 
 
 def _padded(candidate: Candidate, run: Run, side: str) -> Finding:
@@ -65,9 +65,16 @@ def _padded(candidate: Candidate, run: Run, side: str) -> Finding:
     if "position_ids" in padded:
         padded["position_ids"] = positions(padded["attention_mask"], TOKENS + extra)
     real = slice(extra, None) if side == "left" else slice(None, TOKENS)
-    name = next(iter(run(alone)))
-    gap = _same(name, run(padded)[name][:, real], run(alone)[name])
-    return verdict(CHECK, [gap], f"{side} padding changes nothing at real tokens", "check how the mask is used")
+    found = run(padded)
+    gaps = []
+    for name, truth in run(alone).items():
+        array = found.get(name)
+        if array is not None and array.ndim >= 2 and array.shape[1] == TOKENS + extra:
+            array = array[:, real]
+        if array is not None and array.shape == truth.shape:  # others, such as the cache, have padding in other places
+            gaps.append(_same(name, array, truth))
+    good, bad = f"{side} padding changes nothing at real tokens", f"{side} padding changes real tokens"
+    return verdict(CHECK, gaps, good, "check how the masks and positions use padding", bad)
 
 
 def _cached(candidate: Candidate, run: Run) -> Finding:
@@ -85,13 +92,14 @@ def _cached(candidate: Candidate, run: Run) -> Finding:
         }
         result = run(part | present)
         gaps.append(_same("logits", result["logits"], whole["logits"][:, step : step + 1]))
-    return verdict(CHECK, gaps, "prefill and cached steps give the same logits", "check positions and the cache")
+    good, bad = "prefill and cached steps give the same logits", "prefill and cached steps differ"
+    return verdict(CHECK, gaps, good, "check the positions, the mask and the order of the cache", bad)
 
 
 def _feeds(candidate: Candidate, *, batch: int, tokens: int, past: int) -> dict[str, Array]:
-    declared = signature(candidate)
+    declared = candidate.signature
     sizes = {axis: batch if "batch" in axis else past if "past" in axis else tokens for axis in declared.axes}
-    feeds = declared.feeds(sizes, seed=1)
+    feeds = make(declared, sizes, seed=1)
     return {name: np.zeros_like(array) if name.startswith(PAST) else array for name, array in feeds.items()}
 
 
@@ -110,4 +118,4 @@ def _cut(name: str, array: Array, start: int, stop: int) -> Array:
 
 
 def _same(name: str, found: Array, truth: Array) -> Difference:
-    return difference(name, found, truth, SAME * rms(truth))
+    return difference(name, found, truth, SAME * scale(truth))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...export.artifact import MANIFEST, ArtifactError, ExportedModel, adopt
+from ...export.artifact import MANIFEST, ArtifactError, ExportedModel, adopt, graph_signature
 from ...models.signature import Signature
 from .finding import refuse
 
 if TYPE_CHECKING:
     import onnx
+    from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 CHECK = "integrity"
 MESSAGE_BYTES = 2**31  # protobuf's own limit
+ALIASING = ("Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape")  # what ids pass on their way to a table
 
 
 @dataclass(frozen=True)
@@ -30,46 +32,70 @@ class Candidate:
     @cached_property
     def signature(self) -> Signature:
         """Declared inputs and outputs, with id limits from the manifest or from the table that the ids look up."""
-        return self.artifact.signature()
+        declared = graph_signature(self.proto.graph)
+        limits = self.artifact.limits
+        inputs = (replace(s, limit=limits.get(s.name) or table_rows(self.proto.graph, s.name)) for s in declared.inputs)
+        return Signature(tuple(inputs), declared.outputs)
 
     @cached_property
     def opset(self) -> int:
         """The version of the standard operators."""
         return max((entry.version for entry in self.proto.opset_import if entry.domain in ("", "ai.onnx")), default=0)
 
+    @cached_property
+    def nodes(self) -> tuple[onnx.NodeProto, ...]:
+        """Every node, those of subgraphs and local functions included."""
+        import onnx
+
+        return tuple(message for message in messages(self.proto) if isinstance(message, onnx.NodeProto))
+
+    @cached_property
+    def tensors(self) -> tuple[onnx.TensorProto, ...]:
+        """Every tensor that the file stores: initializers, dense and sparse, and attributes, wherever they are."""
+        import onnx
+
+        return tuple(message for message in messages(self.proto) if isinstance(message, onnx.TensorProto))
+
 
 def open_candidate(path: Path) -> Candidate:
     """Read a model file or an artifact's folder.
 
     Raises:
-        Refusal: it is not there, or no ONNX model.
+        Refusal: it is not there, no ONNX model, or one whose inputs and outputs are not tensors.
     """
     file = _locate(path)
     proto = _parse(file)
     try:
         artifact = ExportedModel.open(path) if path.is_dir() else adopt(file, proto)
+        candidate = Candidate(file, proto, artifact)
+        _ = candidate.signature
     except ArtifactError as error:
-        raise refuse(CHECK, str(error)) from None
-    return Candidate(file, proto, artifact)
+        raise refuse(CHECK, f"{file}: {error}") from None
+    return candidate
 
 
-def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node of a graph, those of its subgraphs included."""
-    for inner in graphs(graph):
-        yield from inner.node
-
-
-def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """A graph and all its subgraphs; an explicit stack, since a hostile file may nest deeply."""
-    stack = [graph]
+def messages(root: Message) -> Iterator[Message]:
+    """A protobuf message and all that it holds; an explicit stack, since a hostile file may nest deeply."""
+    stack = [root]
     while stack:
         current = stack.pop()
         yield current
-        for node in current.node:
-            for attribute in node.attribute:
-                stack.extend(attribute.graphs)
-                if attribute.HasField("g"):
-                    stack.append(attribute.g)
+        for field, value in current.ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                stack.extend(value if field.is_repeated else [value])
+
+
+def table_rows(graph: onnx.GraphProto, name: str) -> int | None:
+    """The rows of the smallest table that an input looks up directly, or None."""
+    tables = {tensor.name: tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) == 2}
+    aliases, rows = {name}, []
+    for node in graph.node:
+        if node.op_type in ALIASING and aliases.intersection(node.input[:1]):
+            aliases.update(node.output[:1])
+        if node.op_type == "Gather" and len(node.input) > 1 and node.input[1] in aliases and node.input[0] in tables:
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+            rows += [tables[node.input[0]]] if axis == 0 else []
+    return min(rows, default=None)
 
 
 def _locate(path: Path) -> Path:
@@ -77,7 +103,7 @@ def _locate(path: Path) -> Path:
         if not (path / MANIFEST).is_file():
             raise refuse(CHECK, f"{path}: a folder without {MANIFEST}", "give the path of the .onnx file itself")
         try:
-            return ExportedModel.open(path).model_path
+            path = ExportedModel.open(path).model_path
         except ArtifactError as error:
             raise refuse(CHECK, str(error)) from None
     if not path.is_file():
@@ -87,7 +113,7 @@ def _locate(path: Path) -> Path:
 
 def _parse(file: Path) -> onnx.ModelProto:
     import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     size = file.stat().st_size
     if size == 0:
@@ -101,4 +127,14 @@ def _parse(file: Path) -> onnx.ModelProto:
         raise refuse(CHECK, f"{file}: not an ONNX model, or cut off", "download or export it again") from None
     if not model.HasField("graph") or not model.graph.output or not model.opset_import:
         raise refuse(CHECK, f"{file}: parsed, but it has no graph with outputs and an opset: not an ONNX model")
+    if not all(map(_readable, messages(model))):
+        raise refuse(CHECK, f"{file}: holds names that are not UTF-8", "download or export it again")
     return model
+
+
+def _readable(message: Message) -> bool:
+    """Whether every text of one message is text: protobuf hands out bytes where it is not."""
+    texts = [value for field, value in message.ListFields() if field.type == field.TYPE_STRING]
+    single = [value for value in texts if isinstance(value, str | bytes)]
+    listed = [value for values in texts if not isinstance(values, str | bytes) for value in values]
+    return not any(isinstance(value, bytes) for value in (*single, *listed))

@@ -16,15 +16,21 @@ from ...export.artifact import Source
 from ...models.signature import Array
 from ..client import Worker, WorkerDied, WorkerError
 
-TIMEOUT_S = 90.0
+TIMEOUT_S = 30.0
+TIMEOUT_S_A_GIB = 60.0  # more of it for each GiB of weights
 SHARE = 0.8  # of the free memory, for one process: what asks for more is refused there, and nothing else suffers
+
+
+class Unloadable(WorkerError):
+    """A runtime does not load the model at all, whatever the inputs."""
 
 
 class Evaluators:
     """Evaluate one model file on any runtime; use as a context manager, which ends the processes."""
 
-    def __init__(self, file: Path, dtype: str, source: Source, phase: str) -> None:
+    def __init__(self, file: Path, dtype: str, source: Source, phase: str, weight_bytes: int = 0) -> None:
         self._opening = {"file": str(file.resolve()), "dtype": dtype, "source": asdict(source), "phase": phase}
+        self._timeout_s = TIMEOUT_S + TIMEOUT_S_A_GIB * weight_bytes / 2**30
         self._workers: dict[tuple[str, bool], Worker] = {}
         self._failed: dict[tuple[str, bool], WorkerError] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="isorun-"))
@@ -42,35 +48,42 @@ class Evaluators:
         """The outputs by name.
 
         Raises:
-            WorkerError: the runtime refuses the model or these inputs, or its process died.
+            Unloadable: the runtime refuses the model.
+            WorkerDied: its process crashed or hung; it is not tried again.
+            WorkerError: it refuses these inputs.
         """
         key = runtime, optimise
-        if key in self._failed:
-            raise self._failed[key]
         try:
             return self._evaluate(self._open(key), key, feeds)
         except WorkerDied as error:
-            self._workers.pop(key).close()
+            if key in self._workers:
+                self._workers.pop(key).close()
             self._failed[key] = error
             raise
 
     def _open(self, key: tuple[str, bool]) -> Worker:
+        if key in self._failed:
+            raise self._failed[key]
         if key not in self._workers:
             runtime, optimise = key
             worker = Worker(self._folder / f"{runtime}.log", threads=1)
             self._workers[key] = worker
             memory = int(psutil.virtual_memory().available * SHARE)
             try:
-                worker.ask("open", TIMEOUT_S, **self._opening, runtime=runtime, optimise=optimise, memory_bytes=memory)
-            except WorkerError as error:
-                self._failed[key] = error
+                setting = {"runtime": runtime, "optimise": optimise, "memory_bytes": memory}
+                worker.ask("open", self._timeout_s, **self._opening, **setting)
+            except WorkerDied:
                 raise
+            except WorkerError as error:
+                self._failed[key] = Unloadable(str(error))
+                raise self._failed[key] from None
         return self._workers[key]
 
     def _evaluate(self, worker: Worker, key: tuple[str, bool], feeds: Mapping[str, Array]) -> dict[str, Array]:
         given, found = self._folder / "inputs.npz", self._folder / "outputs.npz"
-        np.savez(given, allow_pickle=False, **{f"i:{name}": array for name, array in feeds.items()})
-        answer = worker.ask("evaluate", TIMEOUT_S, inputs=str(given), outputs=str(found))
+        np.savez(given, *feeds.values(), allow_pickle=False)
+        files = {"inputs": str(given), "outputs": str(found)}
+        answer = worker.ask("evaluate", self._timeout_s, names=list(feeds), **files)
         self.placements[key] = answer["placement"]
         with np.load(found, allow_pickle=False) as archive:
-            return {name.removeprefix("o:"): archive[name] for name in archive.files}
+            return {name: archive[f"arr_{i}"] for i, name in enumerate(answer["names"])}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Status = Literal["fail", "error", "note", "skipped", "pass"]
 ORDER: tuple[Status, ...] = ("error", "fail", "note", "skipped", "pass")  # worst first
+STATUS_WIDTH, CHECK_WIDTH = 9, 12
 EXIT = {"pass": 0, "fail": 1, "error": 2}
 
 
@@ -52,8 +55,37 @@ class Report:
         return "fail" if "fail" in statuses else "error" if "error" in statuses else "pass"
 
     def to_json(self) -> dict[str, Any]:
-        """The whole report as one JSON document."""
+        """The whole report as one JSON document, with numbers, texts, lists and objects only.
+
+        `path` as given; `verdict` "pass", "fail" or "error"; `findings`, worst first, each with `check` ("integrity",
+        "inputs", "structure", "semantics", "numerics", "shapes", "invariants" or "placement"), `status` ("error",
+        "fail", "note", "skipped" or "pass"), `says` (the evidence), `remedy` ("" where there is none) and `data`: of a
+        comparison the rms difference by output, of a tally over shapes every difference ("wrong") or refusal
+        ("refused"), of doubled weights their bytes, of a placement its fields.
+        """
         return {"path": self.path, "verdict": self.verdict, "findings": [asdict(finding) for finding in self.findings]}
+
+    def lines(self, width: int = 100) -> list[str]:
+        """The report for people: a row for each finding, worst first, wrapped, with its remedy; the verdict last."""
+        indent = STATUS_WIDTH + CHECK_WIDTH
+        rows = []
+        for finding in self.findings:
+            head = f"{finding.status:<{STATUS_WIDTH}}{finding.check:<{CHECK_WIDTH}}"
+            rows += _wrapped(head, finding.says, width, indent)
+            rows += _wrapped(" " * indent + "-> ", finding.remedy, width, indent + 3) if finding.remedy else []
+        counts = Counter(finding.status for finding in self.findings)
+        count = ", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status])
+        return [*rows, f"{self.verdict}: {_printable(self.path)} ({count})"]
+
+
+def _wrapped(head: str, text: str, width: int, indent: int) -> list[str]:
+    first, *rest = textwrap.wrap(_printable(text), width - indent) or [""]
+    return [head + first, *(" " * indent + line for line in rest)]
+
+
+def _printable(text: str) -> str:
+    """Names come from the file: none of them may steer a terminal."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def report(path: str, findings: list[Finding]) -> Report:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +15,12 @@ from ...models.signature import Array, TensorSpec
 from .candidate import Candidate
 from .finding import Finding, refuse
 
-if TYPE_CHECKING:
-    import onnx
-
 CHECK = "inputs"
+# What NumPy and zipfile raise on files that are cut, or not what they say.
+DAMAGED = (
+    AttributeError, EOFError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError, RuntimeError,
+    SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def read(path: Path) -> dict[str, Array]:
@@ -26,13 +30,17 @@ def read(path: Path) -> dict[str, Array]:
         Refusal: not an .npz, or one with pickled objects, which are never opened.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise refuse(CHECK, f"{path}: no such file") from None
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError, KeyError) as error:
+    except DAMAGED as error:
         says = f"{path}: not an .npz of plain arrays: {' '.join(str(error).split())[:200]}"
         raise refuse(CHECK, says, "save it with numpy.savez; pickled objects are never opened") from None
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise refuse(CHECK, f"{path}: {name} holds {array.dtype}, and only numbers and booleans can be compared")
+    return arrays
 
 
 def check(candidate: Candidate, feeds: Mapping[str, Array]) -> list[Finding]:
@@ -50,7 +58,7 @@ def check(candidate: Candidate, feeds: Mapping[str, Array]) -> list[Finding]:
     axes: dict[str, tuple[int, str]] = {}
     for name, spec in declared.items():
         _type_and_shape(spec, feeds[name], axes)
-    return [note for name, spec in declared.items() for note in _ids(candidate.proto.graph, spec, feeds[name])]
+    return [note for name, spec in declared.items() for note in _ids(spec, feeds[name])]
 
 
 def _type_and_shape(spec: TensorSpec, array: Array, axes: dict[str, tuple[int, str]]) -> None:
@@ -69,9 +77,9 @@ def _type_and_shape(spec: TensorSpec, array: Array, axes: dict[str, tuple[int, s
                 raise refuse(CHECK, f"axis {dim!r} is {known} in {where} and {size} in {spec.name}")
 
 
-def _ids(graph: onnx.GraphProto, spec: TensorSpec, array: Array) -> list[Finding]:
+def _ids(spec: TensorSpec, array: Array) -> list[Finding]:
     """Ids must lie in the table that they look up; negative ones are legal and count from its end."""
-    rows = table_rows(graph, spec.name)
+    rows = spec.limit
     if rows is None or not np.issubdtype(array.dtype, np.integer) or not array.size:
         return []
     low, high = int(array.min()), int(array.max())
@@ -82,16 +90,3 @@ def _ids(graph: onnx.GraphProto, spec: TensorSpec, array: Array) -> list[Finding
         says = f"input {spec.name} holds the id {low}: legal, but it looks up row {rows + low}, counted from the end"
         return [Finding(check=CHECK, status="note", says=says)]
     return []
-
-
-def table_rows(graph: onnx.GraphProto, name: str) -> int | None:
-    """The rows of the smallest table that an input looks up directly, or None."""
-    tables = {tensor.name: tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) == 2}
-    aliases, rows = {name}, []
-    for node in graph.node:
-        if node.op_type in ("Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape") and node.input[0] in aliases:
-            aliases.add(node.output[0])
-        if node.op_type == "Gather" and len(node.input) > 1 and node.input[1] in aliases and node.input[0] in tables:
-            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
-            rows += [tables[node.input[0]]] if axis == 0 else []
-    return min(rows, default=None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
 from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from .candidate import Candidate, graphs
+from .candidate import Candidate
 from .finding import Finding, refuse
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def check(candidate: Candidate) -> list[Finding]:
     """
     folder = candidate.path.parent
     files: dict[str, int] = {}
-    for tensor in tensors(candidate.proto):
-        if tensor.external_data:
+    for tensor in candidate.tensors:
+        if is_external(tensor):
             location, size = _external(tensor, folder)
             files[location] = files.get(location, 0) + size
         else:
@@ -36,15 +36,9 @@ def check(candidate: Candidate) -> list[Finding]:
     return [Finding(check=CHECK, status="pass", says=f"all weights are there: {where}")]
 
 
-def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor that a model stores: initializers and attributes, in subgraphs and functions too."""
-    for graph in graphs(model.graph):
-        yield from graph.initializer
-        for sparse in graph.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
-        yield from _attributes(graph.node)
-    for function in model.functions:
-        yield from _attributes(function.node)
+def is_external(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor's elements lie in another file."""
+    return tensor.data_location == tensor.EXTERNAL or bool(tensor.external_data)
 
 
 def stored_bytes(tensor: onnx.TensorProto) -> int:
@@ -79,7 +73,7 @@ def external_path(tensor: onnx.TensorProto, folder: Path) -> Path:
     path = folder / location
     home = folder.resolve()
     root = home.parent.parent if home.parent.name == "snapshots" else home
-    if "\0" in location or not path.resolve().is_relative_to(root):
+    if "\0" in location or not Path(os.path.realpath(path)).is_relative_to(root):
         raise refuse(CHECK, f"tensor {tensor.name!r}: {location!r} is a link out of the model's folder", MEANT)
     return path
 
@@ -108,24 +102,37 @@ def _external(tensor: onnx.TensorProto, folder: Path) -> tuple[str, int]:
     needed = offset + (size if length is None else length)
     if length is not None and length < size:
         raise refuse(CHECK, f"tensor {tensor.name!r} needs {size} bytes, and {length} are declared in {path.name}")
-    if not path.is_file():
-        raise refuse(CHECK, f"{path.name} is missing: tensor {tensor.name!r} needs {needed} bytes of it", MEANT)
+    if not _exists(path):
+        raise refuse(CHECK, f"{path.name[:80]} is missing: tensor {tensor.name!r} needs {needed} bytes of it", MEANT)
     found = path.stat().st_size
     if found < needed:
         raise refuse(CHECK, f"{path.name} has {found} bytes and should have at least {needed}: it is cut off", MEANT)
     return path.name, size
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no name that a file system takes
+        return False
+
+
 def _inline(tensor: onnx.TensorProto) -> None:
-    size = stored_bytes(tensor)
-    if tensor.HasField("raw_data") and len(tensor.raw_data) != size:
-        stored = f"{len(tensor.raw_data)} bytes"
-        raise refuse(CHECK, f"tensor {tensor.name!r} of shape {list(tensor.dims)} needs {size} bytes and has {stored}")
+    """Elements within the file: as raw bytes, or in the repeated field that belongs to their type."""
+    from onnx import helper
 
-
-def _attributes(nodes: object) -> Iterator[onnx.TensorProto]:
-    for node in nodes:  # type: ignore[attr-defined]
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
+    size, count = stored_bytes(tensor), prod(tensor.dims)
+    what = f"tensor {tensor.name!r} of shape {list(tensor.dims)}"
+    if tensor.HasField("segment"):
+        raise refuse(CHECK, f"{what} is one segment of a larger one, which no runtime reads")
+    if tensor.HasField("raw_data") and tensor.data_type != tensor.STRING:
+        if len(tensor.raw_data) != size:
+            raise refuse(CHECK, f"{what} needs {size} bytes and has {len(tensor.raw_data)} bytes")
+        return
+    field = helper.tensor_dtype_to_field(tensor.data_type)
+    found = len(getattr(tensor, field))
+    needed = count * 2 if tensor.data_type in (tensor.COMPLEX64, tensor.COMPLEX128) else count
+    if tensor.DataType.Name(tensor.data_type) in BITS:
+        needed = size
+    if found != needed:
+        raise refuse(CHECK, f"{what} needs {needed} elements in {field} and has {found}")

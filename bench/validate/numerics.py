@@ -91,7 +91,7 @@ def _one(
             check=CHECK, status="error", says=f"{name}: {error}", data={"died": isinstance(error, WorkerDied)}
         )
     differences = [
-        difference(output, found.get(output), array, unit(plain.get(output), rms(array), dtype))
+        difference(output, found.get(output), array, unit(plain.get(output), array, dtype))
         for output, array in truth.items()
     ]
     result = verdict(CHECK, differences, f"{name}: as near to float64 as its precision allows")

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from ...export.artifact import Source
+from ...models.presets import PRESETS
 from ...models.signature import Array
 from ..client import WorkerError
-from . import behaviour, integrity, invariants, numerics, placement, semantics, shapes, structure
+from . import behaviour, hints, integrity, invariants, numerics, placement, semantics, shapes, structure
 from . import inputs as given
 from .candidate import Candidate, open_candidate
+from .checker import Checker
 from .evaluators import Evaluators
 from .finding import Finding, Refusal, Report, refuse, report
 
 ARBITER_SHARE = 0.25  # of the free memory: float64 doubles the weights, and the graph holds values besides
+NO_SOURCE = Source("file", "")
+SIZES = ("tiny", "small", "full")
 
 
 def validate(
@@ -60,28 +65,44 @@ def _run(
     wanted = given.read(expected) if expected else None
     if feeds is not None:
         findings += given.check(candidate, feeds)
-    findings += structure.check(candidate)
-    source = _source(reference) if reference else candidate.artifact.source
-    sourced = reference is not None or source.kind != "file"
-    with Evaluators(candidate.path, candidate.artifact.dtype, source, _phase(candidate)) as evaluators:
+    source = _source(reference) if reference else _own_source(candidate, findings)
+    with Checker() as checker:
+        findings += structure.check(candidate, checker)
+    dtype, weights = candidate.artifact.dtype, _weight_bytes(candidate)
+    with Evaluators(candidate.path, dtype, source or NO_SOURCE, _phase(candidate), weights) as evaluators:
         if feeds is not None:
-            findings += _on_inputs(candidate, evaluators, chosen, feeds, wanted)
+            judged = _on_inputs(candidate, evaluators, chosen, feeds, wanted, sourced=source is not None)
         else:
-            findings += shapes.check(candidate, evaluators, chosen, sourced=sourced)
-            findings += behaviour.check(candidate, evaluators)
-        findings += placement.check(evaluators.placements)
+            judged = shapes.check(candidate, evaluators, chosen, sourced=source is not None)
+            if any(finding.status in ("pass", "fail") for finding in judged):  # it runs
+                judged += invariants.repeatable(candidate, evaluators, chosen[0])
+                judged += behaviour.check(candidate, evaluators)
+        findings += [*_tolerate(judged, asked), *placement.check(evaluators.placements)]
 
 
 def _source(reference: str) -> Source:
     """What a reference names."""
     if reference.endswith(".onnx"):
-        if not Path(reference).is_file():
-            raise refuse("semantics", f"--reference {reference}: no such file")
+        integrity.check(open_candidate(Path(reference)))
         return Source("file", str(Path(reference).resolve()))
     if ":" in reference:
         return Source("module", reference)
     name, _, size = reference.partition("@")
+    if name not in PRESETS or size not in ("", *SIZES):
+        raise refuse("semantics", f"--reference {reference}: no such preset or size; `isorun list models` shows them")
     return Source("preset", name, size or "full")
+
+
+def _own_source(candidate: Candidate, findings: list[Finding]) -> Source | None:
+    """The source that an artifact's manifest names. Code is never imported because a file says so."""
+    source = candidate.artifact.source
+    if source.kind in ("preset", "checkpoint"):
+        return source
+    if source.kind == "module":
+        says = f"the manifest names {source.name} as the source; it is code, so it is not run unasked"
+        remedy = f"if you trust it: --reference {source.name}"
+        findings.append(Finding(check="semantics", status="note", says=says, remedy=remedy))
+    return None
 
 
 def _phase(candidate: Candidate) -> str:
@@ -96,6 +117,8 @@ def _on_inputs(
     runtimes: list[str],
     feeds: Mapping[str, Array],
     expected: Mapping[str, Array] | None,
+    *,
+    sourced: bool,
 ) -> list[Finding]:
     """All that can be asked about one set of inputs."""
     artifact = candidate.artifact
@@ -111,18 +134,28 @@ def _on_inputs(
     errors = {} if truth is None else numerics.errors(truth, plain)
     if expected is not None:
         findings += semantics.against_expected(judged, expected, artifact.dtype, errors)
+    if sourced and truth is not None:
+        findings.append(_against_source(evaluators, feeds, truth))
     if truth is not None and artifact.dtype == "fp16":
         findings += numerics.strict_half(evaluators, feeds, truth)
     if not numerics.quantised(artifact.ops):
         findings += numerics.check(evaluators, runtimes, feeds, judged, errors, artifact.dtype)
-    return [*_tolerate(findings), *invariants.check(candidate, evaluators, runtimes[0], feeds)]
+    findings += invariants.check(candidate, evaluators, runtimes[0], feeds)
+    return hints.explain(candidate, feeds, expected, findings) if truth is not None else findings
+
+
+def _against_source(evaluators: Evaluators, feeds: Mapping[str, Array], truth: Mapping[str, Array]) -> Finding:
+    try:
+        return semantics.against_source(truth, evaluators.run("source64", feeds))
+    except WorkerError as error:
+        return Finding(check="semantics", status="error", says=f"the source does not run on these inputs: {error}")
 
 
 def _truth(
     candidate: Candidate, evaluators: Evaluators, feeds: Mapping[str, Array]
 ) -> tuple[dict[str, Array] | None, str]:
     """The outputs in float64, or why there are none."""
-    weights = sum(map(integrity.stored_bytes, candidate.proto.graph.initializer))
+    weights = _weight_bytes(candidate)
     free = psutil.virtual_memory().available
     if 2 * weights > ARBITER_SHARE * free:
         return None, f"{weights / 2**30:.1f} GiB of weights are too much for it with {free / 2**30:.0f} GiB free"
@@ -132,13 +165,17 @@ def _truth(
         return None, str(error)
 
 
-def _tolerate(findings: list[Finding]) -> list[Finding]:
-    """One runtime of several that refuses a model is worth a note; the others have answered."""
-    answered = any(f.check == numerics.CHECK and f.status in ("pass", "fail") for f in findings)
-    return [
-        Finding(check=f.check, status="note", says=f.says) if answered and f.status == "error" and f.data else f
-        for f in findings
-    ]
+def _weight_bytes(candidate: Candidate) -> int:
+    return sum(map(integrity.stored_bytes, candidate.proto.graph.initializer))
+
+
+def _tolerate(findings: list[Finding], asked: list[str]) -> list[Finding]:
+    """One runtime of several that refuses a model is worth a note, unless it was asked for or it crashed."""
+    checks = (numerics.CHECK, shapes.CHECK)
+    answered = any(f.check in checks and f.status in ("pass", "fail") for f in findings)
+    if not answered or asked:
+        return findings
+    return [replace(f, status="note") if f.status == "error" and f.data.get("died") is False else f for f in findings]
 
 
 def _converted(path: Path, inputs: Path | None, expected: Path | None) -> list[Finding]:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from ...models.signature import Array, Padding, Signature
-from ..client import WorkerError
-from ..subject import rms
+from ...models.signature import Array, Padding
+from ..client import WorkerDied, WorkerError
+from . import feeds as made
 from .candidate import Candidate
-from .compare import Difference, difference, unit
-from .evaluators import Evaluators
+from .compare import SAME, Difference, difference, scale, unit
+from .evaluators import Evaluators, Unloadable
 from .finding import Finding
-from .inputs import table_rows
 from .numerics import errors
 
 CHECK = "shapes"
 LENGTHS = (1, 2, 7, 33)
 PASTS = (0, 1, 20)
-SAME = 1e-10  # of the scale, as a unit of rounding: ten of them, 1e-9, separate one function from another
-
-
-def signature(candidate: Candidate) -> Signature:
-    """The declared signature, with the id limits that the graph's own tables show."""
-    graph = candidate.proto.graph
-    inputs = (replace(spec, limit=spec.limit or table_rows(graph, spec.name)) for spec in candidate.signature.inputs)
-    return Signature(tuple(inputs), candidate.signature.outputs)
 
 
 def grid(candidate: Candidate) -> list[tuple[dict[str, int], Padding]]:
@@ -33,94 +24,143 @@ def grid(candidate: Candidate) -> list[tuple[dict[str, int], Padding]]:
     axes = candidate.signature.axes
     pasts = PASTS if any("past" in axis for axis in axes) else (0,)
     limit = min(
-        (spec.limit for spec in candidate.signature.inputs if spec.name == "position_ids" and spec.limit), default=None
+        (spec.limit for spec in candidate.signature.inputs if spec.name == made.POSITIONS and spec.limit), default=None
     )
-    found: list[tuple[dict[str, int], Padding]] = []
-    for length in LENGTHS:
-        for past in pasts:
-            for batch, padding in ((1, "none"), (3, "left")):
-                sizes = {axis: _size(axis, batch, length, past) for axis in axes}
-                if limit is None or length + past <= limit:
-                    found.append((sizes, padding))  # type: ignore[arg-type]
+    cases: list[tuple[int, Padding]] = [(1, "none"), (3, "left")]
+    found = [
+        ({axis: _size(axis, batch, length, past) for axis in axes}, padding)
+        for length in LENGTHS
+        for past in pasts
+        for batch, padding in cases
+        if limit is None or length + past <= limit
+    ]
     return found if axes else [({}, "none")]
-
-
-def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, sourced: bool) -> list[Finding]:
-    """Every size of the grid: graph against source in float64, and each runtime against that; one finding for each."""
-    declared = signature(candidate)
-    meaning = Tally()
-    rounding = Tally()
-    for sizes, padding in grid(candidate):
-        feeds = declared.feeds(sizes, padding=padding)
-        words = f"{_words(sizes)}, {padding} padding"
-        try:
-            graph = evaluators.run("reference", feeds)
-            truth = evaluators.run("source64", feeds) if sourced else graph
-            single = evaluators.run("source", feeds) if sourced else {}
-        except WorkerError as error:
-            meaning.refused.append(f"{words}: {error}")
-            continue
-        meaning.add(words, [difference(n, graph.get(n), array, SAME * rms(array)) for n, array in truth.items()])
-        own = errors(truth, single)
-        for runtime in runtimes:
-            _judge(evaluators, runtime, feeds, truth, own, candidate.artifact.dtype, f"{runtime} at {words}", rounding)
-    return _findings(meaning, rounding, sourced)
 
 
 @dataclass
 class Tally:
-    """What was tried at many sizes, and what was wrong."""
+    """What was tried at many sizes, what was wrong, what was refused, and what makes further sizes pointless."""
 
     tried: int = 0
     wrong: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    broken: WorkerError | None = None
 
     def add(self, words: str, differences: list[Difference]) -> None:
         """Count one size and note its real differences."""
         self.tried += 1
         self.wrong += [f"{words}: {one}" for one in differences if one.real]
 
-
-def _judge(
-    evaluators: Evaluators,
-    runtime: str,
-    feeds: Mapping[str, Array],
-    truth: Mapping[str, Array],
-    own: Mapping[str, float],
-    dtype: str,
-    words: str,
-    tally: Tally,
-) -> None:
-    try:
-        found = evaluators.run(runtime, feeds)
-    except WorkerError as error:
-        tally.wrong.append(f"{words}: {error}")
-        return
-    tally.add(words, [difference(n, found.get(n), a, unit(own.get(n), rms(a), dtype)) for n, a in truth.items()])
+    def refuse(self, words: str, error: WorkerError) -> None:
+        """Note a size that did not run."""
+        if isinstance(error, WorkerDied | Unloadable):
+            self.broken = error
+        else:
+            self.refused.append(f"{words}: {error}")
 
 
-def _findings(meaning: Tally, rounding: Tally, sourced: bool) -> list[Finding]:
-    """First whether it is the same function, then whether the runtimes compute it."""
+def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, sourced: bool) -> list[Finding]:
+    """Every size of the grid: graph against source in float64, and each runtime against that.
+
+    A graph that the float64 arbiter cannot evaluate is held to the first runtime without optimisations.
+    """
+    judge = _Judge(evaluators, runtimes[0])
+    meaning, tallies = Tally(), {runtime: Tally() for runtime in runtimes}
+    dtype = candidate.artifact.dtype
+    for sizes, padding in grid(candidate):
+        words = f"{_words(sizes)}, {padding} padding"
+        try:
+            feeds = made.make(candidate.signature, sizes, padding=padding)
+            graph = judge.run(feeds)
+            truth = evaluators.run("source64", feeds) if sourced else graph
+            single = evaluators.run("source", feeds) if sourced else {}
+        except WorkerError as error:
+            meaning.refuse(words, error)
+            continue
+        own = errors(truth, single)
+        meaning.add(words, _meaning(graph, truth, dtype, exact=judge.absent is None))
+        for runtime, tally in tallies.items():
+            try:
+                found = evaluators.run(runtime, feeds)
+            except WorkerError as error:
+                tally.refuse(words, error)
+            else:
+                tally.add(words, [difference(n, found.get(n), a, unit(own.get(n), a, dtype)) for n, a in truth.items()])
+    return [*judge.notes(), *_source_findings(meaning, sourced), *_runtime_findings(tallies)]
+
+
+class _Judge:
+    """The graph in float64; or on a runtime without optimisations, once the arbiter has refused it or died of it."""
+
+    def __init__(self, evaluators: Evaluators, runtime: str) -> None:
+        self._evaluators = evaluators
+        self._runtime = runtime
+        self.absent: WorkerError | None = None
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        if self.absent is None:
+            try:
+                return self._evaluators.run("reference", feeds)
+            except (Unloadable, WorkerDied) as error:
+                self.absent = error
+        return self._evaluators.run(self._runtime, feeds, optimise=False)
+
+    def notes(self) -> list[Finding]:
+        if self.absent is None:
+            return []
+        return [Finding(check="semantics", status="note", says=f"no float64 truth: {self.absent}")]
+
+
+def _meaning(graph: Mapping[str, Array], truth: Mapping[str, Array], dtype: str, *, exact: bool) -> list[Difference]:
+    """The graph against its source: to the last digits in float64, else up to rounding."""
+    return [
+        difference(name, graph.get(name), array, SAME * scale(array) if exact else unit(None, array, dtype))
+        for name, array in truth.items()
+    ]
+
+
+def _source_findings(meaning: Tally, sourced: bool) -> list[Finding]:
+    """Is it the same function, and does it run wherever its axes are free?"""
+    if meaning.broken is not None:
+        return [Finding(check=CHECK, status="error", says=f"nothing to compare with: {meaning.broken}")]
     if not meaning.tried:
-        reason = meaning.refused[0] if meaning.refused else "nothing to try"
+        reason = meaning.refused[0] if meaning.refused else "no shape to try"
         says = f"the validator found no inputs that the graph takes: {reason}"
         return [Finding(check=CHECK, status="skipped", says=says, remedy="give real ones with --inputs")]
     findings = []
     if sourced:
         good = f"graph and source are one function in float64 at {meaning.tried} shapes"
-        findings.append(_finding("semantics", meaning, good, "export it again; the export or the file is at fault"))
-    findings.append(_finding(CHECK, rounding, f"runtimes agree with float64 at {rounding.tried} shapes", ""))
-    if meaning.refused:
-        says = f"{len(meaning.refused)} shapes do not run although their axes are free: {meaning.refused[0]}"
-        findings.append(Finding(check=CHECK, status="fail", says=says, data={"refused": meaning.refused}))
+        remedy = "export it again; the export or the file is at fault"
+        findings.append(_wrong("semantics", "", meaning, good, remedy))
+    return [*findings, *_refused("the graph", meaning)]
+
+
+def _runtime_findings(tallies: Mapping[str, Tally]) -> list[Finding]:
+    """Does each runtime compute it? One that does not load the model is an error, which others may outweigh."""
+    findings = []
+    for runtime, tally in tallies.items():
+        if tally.broken is not None:
+            data = {"died": isinstance(tally.broken, WorkerDied)}
+            findings.append(Finding(check=CHECK, status="error", says=f"{runtime}: {tally.broken}", data=data))
+        if tally.tried:
+            good = f"{runtime} agrees with float64 at {tally.tried} shapes"
+            findings.append(_wrong(CHECK, f"{runtime}: ", tally, good, ""))
+        findings += _refused(runtime, tally)
     return findings
 
 
-def _finding(check: str, tally: Tally, good: str, remedy: str) -> Finding:
+def _wrong(check: str, whose: str, tally: Tally, good: str, remedy: str) -> Finding:
     if not tally.wrong:
         return Finding(check=check, status="pass", says=good)
-    says = f"{len(tally.wrong)} differences over {tally.tried} shapes, first at {tally.wrong[0]}"
+    says = f"{whose}{len(tally.wrong)} differences over {tally.tried} shapes, first at {tally.wrong[0]}"
     return Finding(check=check, status="fail", says=says, remedy=remedy, data={"wrong": tally.wrong})
+
+
+def _refused(whose: str, tally: Tally) -> list[Finding]:
+    if not tally.refused:
+        return []
+    says = f"{whose}: {len(tally.refused)} shapes do not run although their axes are free: {tally.refused[0]}"
+    return [Finding(check=CHECK, status="fail", says=says, data={"refused": tally.refused})]
 
 
 def _size(axis: str, batch: int, length: int, past: int) -> int:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...models.signature import Array
-from .candidate import Candidate, nodes
-from .finding import Finding
-from .integrity import external_path, external_range, stored_bytes
+from ..client import WorkerError
+from .candidate import Candidate
+from .checker import Checker
+from .finding import Finding, refuse
+from .integrity import external_path, external_range, is_external, stored_bytes
 
 if TYPE_CHECKING:
     import onnx
@@ -20,13 +24,19 @@ if TYPE_CHECKING:
 CHECK = "structure"
 DOUBLED = 0.02  # of all weights, stored a second time
 SMALL = 64  # elements below which equal tensors are a coincidence
+FLOATS = (1, 10, 11, 16)  # onnx.TensorProto.FLOAT, FLOAT16, DOUBLE, BFLOAT16
+BLOCK_BYTES = 2**24
 SOFTMAX = ("Softmax", "LogSoftmax", "Hardmax")
 
 
-def check(candidate: Candidate) -> list[Finding]:
-    """Defects and oddities; an empty list when there is nothing to say."""
+def check(candidate: Candidate, checker: Checker) -> list[Finding]:
+    """Defects and oddities.
+
+    Raises:
+        Refusal: the ONNX checker crashed or hung on the file; nothing else should be tried on it.
+    """
     findings = [
-        *_checker(candidate),
+        *_checked(candidate, checker),
         *_dropout(candidate),
         *_doubled(candidate),
         *_old_softmax(candidate),
@@ -35,34 +45,34 @@ def check(candidate: Candidate) -> list[Finding]:
     ]
     if any(finding.status == "fail" for finding in findings):
         return findings
-    count = sum(1 for _ in nodes(candidate.proto.graph))
-    return [Finding(check=CHECK, status="pass", says=f"{count} nodes at opset {candidate.opset}"), *findings]
+    says = f"{len(candidate.nodes)} nodes at opset {candidate.opset}"
+    return [Finding(check=CHECK, status="pass", says=says), *findings]
 
 
-def _checker(candidate: Candidate) -> Iterator[Finding]:
-    """The ONNX checker, by path: a model above 2 GiB has no other way."""
-    import onnx
-
+def _checked(candidate: Candidate, checker: Checker) -> Iterator[Finding]:
     try:
-        onnx.checker.check_model(str(candidate.path), full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError) as error:
-        says = " ".join(str(error).split())[:300]
+        says = checker.refusal(candidate.path)
+    except WorkerError as error:
+        raise refuse(CHECK, f"{candidate.path}: the ONNX checker does not survive this file: {error}") from None
+    if says is not None:
         yield Finding(check=CHECK, status="fail", says=f"the ONNX checker refuses the model: {says}")
 
 
 def _dropout(candidate: Candidate) -> Iterator[Finding]:
+    """Dropout in training mode. The mode is a constant, of which only the truth matters."""
+    folder = candidate.path.parent
     constants = {tensor.name: tensor for tensor in candidate.proto.graph.initializer}
-    for node in nodes(candidate.proto.graph):
-        for attribute in node.attribute:
-            if node.op_type == "Constant" and attribute.HasField("t"):
-                constants[node.output[0]] = attribute.t
-    for node in nodes(candidate.proto.graph):
+    for node in candidate.nodes:
+        for attribute in node.attribute if node.op_type == "Constant" and node.output else ():
+            constants[node.output[0]] = attribute.t
+    for node in candidate.nodes:
         mode = constants.get(node.input[2]) if node.op_type == "Dropout" and len(node.input) > 2 else None
-        if mode is not None and bool(_array(mode, candidate.path.parent).any()):
+        if mode is not None and mode.data_type == mode.BOOL and prod(mode.dims) and _array(mode, folder).any():
+            name = node.name or next(iter(node.output), "")
             yield Finding(
                 check=CHECK,
                 status="fail",
-                says=f"Dropout {node.name or node.output[0]!r} is live: every run gives another result",
+                says=f"Dropout {name!r} is live: every run gives another result",
                 remedy="call module.eval() before the export",
             )
             return
@@ -71,23 +81,22 @@ def _dropout(candidate: Candidate) -> Iterator[Finding]:
 def _doubled(candidate: Candidate) -> Iterator[Finding]:
     """Float weights stored twice, as they are or transposed: tied weights that an export has untied."""
     folder = candidate.path.parent
+    weights = candidate.proto.graph.initializer
+    alike = Counter(_alike(tensor) for tensor in weights)
     seen: dict[bytes, str] = {}
     pairs: list[tuple[int, str, str]] = []
-    total = 0
-    for tensor in candidate.proto.graph.initializer:
-        size = stored_bytes(tensor)
-        total += size
-        array = _weights(tensor, folder)
-        if array is None:
+    for tensor in weights:
+        if alike[_alike(tensor)] == 1 or tensor.data_type not in FLOATS or prod(tensor.dims) < SMALL:
             continue
+        array = _array(tensor, folder)
         first = seen.get(_digest(array)) or (seen.get(_digest(array.T)) if array.ndim == 2 else None)
-        if first is not None:
-            pairs.append((size, first, tensor.name))
-        else:
+        if first is None:
             seen[_digest(array)] = tensor.name
-    doubled = sum(size for size, _, _ in pairs)
-    if pairs and doubled > DOUBLED * (total - doubled):
-        size, first, second = max(pairs)
+        elif not _constant(array):  # two biases of zeros are no tied weights
+            pairs.append((stored_bytes(tensor), first, tensor.name))
+    doubled, total = sum(size for size, _, _ in pairs), sum(map(stored_bytes, weights))
+    if doubled > DOUBLED * (total - doubled):
+        _, first, second = max(pairs)
         share = doubled / (total - doubled)
         yield Finding(
             check=CHECK,
@@ -98,22 +107,16 @@ def _doubled(candidate: Candidate) -> Iterator[Finding]:
         )
 
 
-def _weights(tensor: onnx.TensorProto, folder: Path) -> Array | None:
-    """A float tensor worth comparing: of some size, and not one value all over."""
-    if np.prod(tensor.dims, dtype=np.float64) < SMALL:
-        return None
-    array = _array(tensor, folder)
-    if not np.issubdtype(array.dtype, np.floating) or array.dtype.itemsize > 8:
-        return None
-    first = array.flat[0]
-    return None if bool((array == first).all()) else array
+def _alike(tensor: onnx.TensorProto) -> tuple[int, ...]:
+    """What two tensors share that may be one, or its transpose."""
+    return tensor.data_type, *sorted(tensor.dims)
 
 
 def _array(tensor: onnx.TensorProto, folder: Path) -> Array:
-    """The values of a tensor; external ones stay mapped on disk."""
-    from onnx import TensorProto, helper, numpy_helper
+    """The values of a tensor with elements; external ones stay mapped on disk."""
+    from onnx import helper, numpy_helper
 
-    if tensor.data_location != TensorProto.EXTERNAL:
+    if not is_external(tensor):
         return np.asarray(numpy_helper.to_array(tensor))
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     offset, _ = external_range(tensor)
@@ -121,9 +124,24 @@ def _array(tensor: onnx.TensorProto, folder: Path) -> Array:
     return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=tuple(tensor.dims))
 
 
+def _blocks(array: Array) -> Iterator[Array]:
+    """An array in pieces of its first axis, each contiguous: copies stay small beside a matrix mapped on disk."""
+    rows = max(1, BLOCK_BYTES * len(array) // max(1, array.nbytes))
+    for start in range(0, len(array), rows):
+        yield np.ascontiguousarray(array[start : start + rows])
+
+
 def _digest(array: Array) -> bytes:
-    shape = repr((array.shape, array.dtype.str)).encode()
-    return hashlib.sha256(shape + np.ascontiguousarray(array).tobytes()).digest()
+    digest = hashlib.sha256(repr((array.shape, array.dtype.str)).encode())
+    for block in _blocks(array):
+        digest.update(block.view(np.uint8).data)
+    return digest.digest()
+
+
+def _constant(array: Array) -> bool:
+    """Whether an array holds one value all over."""
+    first = array.flat[0]
+    return all(bool((block == first).all()) for block in _blocks(array))
 
 
 def _old_softmax(candidate: Candidate) -> Iterator[Finding]:
@@ -134,11 +152,11 @@ def _old_softmax(candidate: Candidate) -> Iterator[Finding]:
         value.name: len(value.type.tensor_type.shape.dim)
         for value in (*candidate.proto.graph.input, *candidate.proto.graph.value_info, *candidate.proto.graph.output)
     }
-    for node in nodes(candidate.proto.graph):
+    for node in candidate.nodes:
         if node.op_type not in SOFTMAX:
             continue
         axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
-        rank = ranks.get(node.input[0], ranks.get(node.output[0]))
+        rank = next((ranks[name] for name in (*node.input[:1], *node.output[:1]) if name in ranks), None)
         if rank is None or axis in (-1, rank - 1):
             continue
         yield Finding(
@@ -151,14 +169,14 @@ def _old_softmax(candidate: Candidate) -> Iterator[Finding]:
 
 
 def _domains(candidate: Candidate) -> Iterator[Finding]:
-    custom = sorted({node.domain for node in nodes(candidate.proto.graph)} - {"", "ai.onnx"})
+    custom = sorted({node.domain for node in candidate.nodes} - {"", "ai.onnx"})
     if custom:
         yield Finding(check=CHECK, status="note", says=f"operators beyond the standard: {', '.join(custom)}")
 
 
 def _fusions(candidate: Candidate) -> Iterator[Finding]:
     """Attention that stands there in pieces is right, but no fused kernel will run it."""
-    kinds = [node.op_type for node in nodes(candidate.proto.graph)]
+    kinds = [node.op_type for node in candidate.nodes]
     whole = sum(kind in ("Attention", "MultiHeadAttention", "GroupQueryAttention") for kind in kinds)
     if not whole and "Softmax" in kinds and kinds.count("MatMul") >= 2:
         yield Finding(check=CHECK, status="note", says="attention is not fused: 0 attention operators, but Softmax")

@@ -1,0 +1,168 @@
+"""Shapes: what is baked at one size is found, free axes pass, and a runtime that refuses is told from a wrong graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from isorun.bench.client import WorkerDied
+from isorun.bench.validate import feeds as made
+from isorun.bench.validate import shapes
+from isorun.bench.validate.candidate import open_candidate
+from isorun.bench.validate.evaluators import Unloadable
+from isorun.bench.validate.finding import Finding
+from isorun.export.artifact import Source
+from isorun.models.signature import Signature, TensorSpec
+
+from .graphs import Array, Local, Shape, candidate, linear, local, model, node, save, says, statuses
+
+FREE: Shape = ["batch", "sequence", 8]
+
+
+def check(proto: onnx.ModelProto, folder: Path, source: onnx.ModelProto | None = None) -> list[Finding]:
+    given = candidate(proto, folder)
+    behind = Source("file", str(save(source, folder, "source.onnx"))) if source else None
+    return shapes.check(given, local(given, behind), ["ort-cpu"], sourced=source is not None)
+
+
+def split_heads(length: int, *, free: bool) -> onnx.ModelProto:
+    """(batch, n, 8) to (batch, n, 2, 4) and back, by a shape that is asked for or one that was traced."""
+    nodes = [node("Reshape", "x split", "h"), node("Reshape", "h merge", "y")]
+    n = 0 if free else length  # 0 copies the axis
+    constants = {"split": np.array([0, n, 2, 4]), "merge": np.array([0, n, 8])}
+    return model(nodes, {"x": ("float32", FREE)}, {"y": ("float32", FREE)}, constants)
+
+
+def test_a_length_baked_into_a_reshape(tmp_path: Path) -> None:
+    assert statuses(check(split_heads(7, free=True), tmp_path)) == ["pass"]
+    text = says(check(split_heads(7, free=False), tmp_path))
+    assert "shapes do not run although their axes are free" in text
+    assert "sequence 1" in text
+
+
+def table(rows: int) -> onnx.ModelProto:
+    """x + table: one row, traced at n = 1, is spread over every length without a word."""
+    weights = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
+    nodes = [node("Shape", "x", "n", start=1, end=2), node("Slice", "table zero n zero", "p"), node("Add", "x p", "y")]
+    if rows == 1:
+        nodes = [node("Slice", "table zero one zero", "p"), node("Add", "x p", "y")]
+    constants = {"table": weights, "zero": np.array([0]), "one": np.array([1])}
+    return model(nodes, {"x": ("float32", FREE)}, {"y": ("float32", FREE)}, constants)
+
+
+def test_a_position_table_traced_at_length_1_is_another_function_from_2_on(tmp_path: Path) -> None:
+    assert statuses(check(table(64), tmp_path, table(64))) == ["pass", "pass"]
+    text = says(check(table(1), tmp_path, table(64)))
+    assert "sequence 2" in text
+    assert "sequence 1," not in text.split("first at")[1].split(":")[0]
+
+
+def test_graph_and_source_that_differ_in_rounding_only(tmp_path: Path) -> None:
+    """x·(w·v) and (x·w)·v in float64."""
+    rng = np.random.default_rng(0)
+    w, v = (rng.standard_normal((8, 8)).astype(np.float32) for _ in range(2))
+    pair = []
+    for nodes in (
+        [node("MatMul", "w v", "m"), node("MatMul", "x m", "y")],
+        [node("MatMul", "x w", "h"), node("MatMul", "h v", "y")],
+    ):
+        pair.append(model(nodes, {"x": ("float32", FREE)}, {"y": ("float32", FREE)}, {"w": w, "v": v}))
+    assert "fail" not in statuses(check(pair[0], tmp_path, pair[1]))
+    assert "fail" in statuses(check(pair[0], tmp_path, linear()))
+
+
+def test_a_missing_output_of_the_source(tmp_path: Path) -> None:
+    source = linear()
+    source.graph.node.append(node("Neg", "y", "z"))
+    source.graph.output.append(onnx.helper.make_tensor_value_info("z", 1, FREE))
+    assert "z: missing" in says(check(linear(), tmp_path, source))
+
+
+class Failing(Local):
+    """A runtime that refuses the model, or dies of it, beside the arbiter."""
+
+    error: Exception = Unloadable("no such operator")
+
+    def run(self, runtime: str, feeds: Any, *, optimise: bool = True) -> dict[str, Array]:
+        if runtime == "openvino":
+            raise self.error
+        return super().run(runtime, feeds, optimise=optimise)
+
+
+@pytest.mark.parametrize(
+    ("error", "died"), [(Unloadable("no such operator"), False), (WorkerDied("killed by SIGSEGV"), True)]
+)
+def test_a_runtime_that_refuses_or_dies_is_an_error_not_a_difference(
+    tmp_path: Path, error: Exception, died: bool
+) -> None:
+    given = candidate(linear(), tmp_path)
+    failing: Any = Failing(given.path, "fp32", given.artifact.source, "forward")
+    failing.error = error
+    findings = shapes.check(given, failing, ["ort-cpu", "openvino"], sourced=False)
+    assert statuses(findings) == ["pass", "error"]
+    assert str(error) in findings[1].says
+    assert findings[1].data["died"] is died
+
+
+def test_without_an_arbiter_the_plain_runtime_is_the_judge(tmp_path: Path) -> None:
+    proto = model(
+        [node("FastGelu", "x", "y", domain="com.microsoft")], {"x": ("float32", FREE)}, {"y": ("float32", FREE)}
+    )
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    findings = check(proto, tmp_path)
+    assert statuses(findings) == ["note", "pass"]
+    assert "no float64 truth" in findings[0].says
+
+
+def test_an_operator_that_nobody_has(tmp_path: Path) -> None:
+    proto = model([node("Nothing", "x", "y", domain="com.example")], {"x": ("float32", FREE)}, {"y": ("float32", FREE)})
+    proto.opset_import.append(onnx.helper.make_opsetid("com.example", 1))
+    findings = check(proto, tmp_path)
+    assert "error" in statuses(findings)
+    assert "com.example" in says(findings, "error")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "words"),
+    [
+        ("object", ["n"], "takes object"),
+        ("complex64", ["n"], "takes complex64"),
+        ("float32", [2**40, 2**30], "GiB"),
+    ],
+)
+def test_inputs_that_cannot_be_made_are_skipped(tmp_path: Path, dtype: str, shape: Shape, words: str) -> None:
+    findings = check(model([node("Identity", "x", "y")], {"x": (dtype, shape)}, {"y": (dtype, shape)}), tmp_path)
+    assert statuses(findings) == ["skipped"]
+    assert words in findings[0].says
+    assert "--inputs" in findings[0].remedy
+
+
+def test_positions_without_a_mask_count_on_from_the_past() -> None:
+    signature = Signature(
+        (TensorSpec("position_ids", "int64", ("batch", "sequence")), TensorSpec("x", "float32", ("batch", "past"))), ()
+    )
+    feeds = made.make(signature, {"batch": 2, "sequence": 3, "past": 4})
+    assert feeds["position_ids"].tolist() == [[4, 5, 6], [4, 5, 6]]
+    assert list(feeds) == ["position_ids", "x"]
+
+
+@pytest.mark.parametrize("shape", [["batch"], ["batch", 1, "n", "n"]])
+def test_masks_of_other_ranks_are_not_guessed(shape: Shape) -> None:
+    signature = Signature((TensorSpec("attention_mask", "float32", tuple(shape)),), ())  # type: ignore[arg-type]
+    with pytest.raises(made.NoFeeds, match="attention_mask"):
+        made.make(signature, {"batch": 1, "n": 2})
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"), [("gpt2", "step"), ("llama3-8b", "forward"), ("lstm", "forward"), ("bert-base", "forward")]
+)
+def test_unmutated_exports_pass(exported: Callable[[str, str], Any], name: str, phase: str) -> None:
+    artifact = exported(name, phase)
+    given = open_candidate(artifact.folder)
+    findings = shapes.check(given, local(given), ["ort-cpu"], sourced=True)
+    assert statuses(findings) == ["pass", "pass"]
