@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 class OpenVino:
     """OpenVINO's CPU plugin.
 
-    Two of its defaults are changed. On processors with bfloat16 it computes float32 models in bfloat16 unless the
-    precision is given. And a session whose first call has length 1 returns wrong values at every later length unless
-    its cache of compiled shapes is off.
+    Three of its defaults are changed. On processors with bfloat16 it computes float32 models in bfloat16 unless the
+    precision is given. Where weights are stored as integers it also quantises activations, which the graph does not
+    say. And a session whose first call has length 1 returns wrong values at every later length unless its cache of
+    compiled shapes is off.
     """
 
     name = "openvino"
@@ -39,19 +40,22 @@ class OpenVino:
         options = {
             "INFERENCE_PRECISION_HINT": "f32",
             "INFERENCE_NUM_THREADS": threads,
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
             "CPU_RUNTIME_CACHE_CAPACITY": 0,
         }
         try:
-            return OpenVinoSession(openvino.Core().compile_model(str(artifact.model_path), "CPU", options), threads)
+            compiled = openvino.Core().compile_model(str(artifact.model_path), "CPU", options)
         except RuntimeError as error:
             raise RuntimeFailure(f"openvino refuses the model: {_one_line(error)}") from error
+        return OpenVinoSession(compiled, _output_names(artifact), threads)
 
 
 class OpenVinoSession:
     """A compiled model with one request."""
 
-    def __init__(self, compiled: Any, threads: int) -> None:
+    def __init__(self, compiled: Any, names: list[str], threads: int) -> None:
         self._compiled = compiled
+        self._names = names
         self._request = compiled.create_infer_request()
         self._threads = threads
 
@@ -70,8 +74,9 @@ class OpenVinoSession:
             raise RuntimeFailure(f"openvino failed: {_one_line(error)}") from error
 
     def fetch(self, raw: Any) -> dict[str, Array]:
-        """Copies of the outputs, by name; an output without a name is called by its place."""
-        names = [next(iter(port.get_names()), f"output {i}") for i, port in enumerate(self._compiled.outputs)]
+        """Copies of the outputs by their names in the ONNX graph; a converted model has names of its own, or places."""
+        ports = self._compiled.outputs
+        names = self._names or [next(iter(port.get_names()), f"output {i}") for i, port in enumerate(ports)]
         return {name: np.array(raw[i]) for i, name in enumerate(names)}
 
     def placement(self) -> Placement:
@@ -83,6 +88,13 @@ class OpenVinoSession:
     def close(self) -> None:
         """Free the model."""
         del self._request, self._compiled
+
+
+def _output_names(artifact: ExportedModel) -> list[str]:
+    """The outputs as the ONNX graph calls them, in its order, which OpenVINO keeps while it may rename them."""
+    if artifact.model_path.suffix != ".onnx":
+        return []
+    return [spec.name for spec in artifact.signature().outputs]
 
 
 def _one_line(error: Exception) -> str:

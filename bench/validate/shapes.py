@@ -9,10 +9,10 @@ from ...models.signature import Array, Padding
 from ..client import WorkerDied, WorkerError
 from . import feeds as made
 from .candidate import Candidate
-from .compare import SAME, Difference, difference, scale, unit
+from .compare import SAME, Difference, K, difference, scale, unit
 from .evaluators import Evaluators, Unloadable
 from .finding import Finding
-from .numerics import errors
+from .numerics import errors, quantised
 
 CHECK = "shapes"
 LENGTHS = (1, 2, 7, 33)
@@ -77,7 +77,7 @@ def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, 
         except WorkerError as error:
             meaning.refuse(words, error)
             continue
-        own = errors(truth, single)
+        allowed = _allowed(candidate, evaluators, feeds, truth, errors(truth, single))
         meaning.add(words, _meaning(graph, truth, dtype, exact=judge.absent is None))
         for runtime, tally in tallies.items():
             try:
@@ -85,8 +85,27 @@ def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, 
             except WorkerError as error:
                 tally.refuse(words, error)
             else:
-                tally.add(words, [difference(n, found.get(n), a, unit(own.get(n), a, dtype)) for n, a in truth.items()])
+                tally.add(words, [difference(n, found.get(n), a, allowed[n]) for n, a in truth.items()])
     return [*judge.notes(), *_source_findings(meaning, sourced), *_runtime_findings(tallies)]
+
+
+def _allowed(
+    candidate: Candidate,
+    evaluators: Evaluators,
+    feeds: Mapping[str, Array],
+    truth: Mapping[str, Array],
+    own: Mapping[str, float],
+) -> dict[str, float]:
+    """The unit of rounding of each output. That of a quantised graph is the error of its quantisation.
+
+    Runtimes round activations in their own order, so two of them may lie on either side of the exact value.
+    """
+    dtype = candidate.artifact.dtype
+    rounding = {name: unit(own.get(name), array, dtype) for name, array in truth.items()}
+    if not quantised(candidate.artifact.ops):
+        return rounding
+    exact = evaluators.run("reference-ideal", feeds)
+    return {name: max(rounding[name], 2 * error / K) for name, error in errors(exact, truth).items()}
 
 
 class _Judge:
