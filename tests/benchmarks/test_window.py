@@ -1,6 +1,7 @@
 """A Mistral layer with a window of 64: does its time grow like n·W?
 
     pytest tests/benchmarks --benchmark-enable --benchmark-json times.json
+    python tests/benchmarks/exponents.py times.json
 
 times it on torch and ONNX Runtime. In the suite each case runs once. Either way the blocks are compared with full
 attention under the window's mask: in float64 they are the same function, and each runtime stays within its rounding.
@@ -78,7 +79,7 @@ def checks(layer: ExportedModel) -> Checks:
 def test_window_layer(benchmark: BenchmarkFixture, layer: ExportedModel, checks: Checks, runtime: str, n: int) -> None:
     session = all_runtimes()[runtime].prepare(layer, threads=1)
     staged = session.stage(layer.signature().feeds({"batch": 1, "sequence": n}))
-    benchmark.extra_info.update(runtime=runtime, n=n)
+    benchmark.extra_info.update(what=f"window 64 on {runtime}", n=n)
     found = session.fetch(benchmark(session.run, staged))["logits"]
     blocks, single, truth = checks(n)
     assert distance(blocks, truth) <= 1e-12

@@ -1,4 +1,7 @@
-"""Sparse mixers are linear in the number of tokens: operations that torch counts, and time; attention to all is not."""
+"""Sparse mixers are linear in the number of tokens by the operations that torch counts; attention to all is not.
+
+Their time is measured by tests/benchmarks/test_sparse.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from isorun.models.position import NoPosition
 from isorun.models.presets import PRESETS
 from isorun.models.window import Window
 
-from .scaling import LENGTHS, call, counted, exponent, seconds
+from .scaling import LENGTHS, call, counted, exponent
 
 MIXERS: dict[str, tuple[str, Mixer]] = {
     "longformer": ("bert-base", Longformer(window=64)),
@@ -28,15 +31,13 @@ def config(preset: str, mixer: Mixer) -> ModelConfig:
 
 
 @pytest.mark.parametrize("name", MIXERS)
-def test_operations_and_time_are_linear(name: str) -> None:
+def test_operations_are_linear(name: str) -> None:
     preset, mixer = MIXERS[name]
     run = call(config(preset, mixer), causal=preset == "gpt2")
     assert exponent(LENGTHS, [counted(run, n) for n in LENGTHS]) == pytest.approx(1, abs=0.01)
-    assert exponent(LENGTHS, [seconds(run, n) for n in LENGTHS]) <= 1.2
 
 
 def test_attention_to_all_keys_is_not() -> None:
-    """Measured alike: what the limit of 1.2 tells apart."""
+    """Counted alike: what a slope of 1 tells apart."""
     run = call(config("bert-base", Softmax()))
     assert exponent(LENGTHS[:3], [counted(run, n) for n in LENGTHS[:3]]) > 1.8
-    assert exponent(LENGTHS[:3], [seconds(run, n) for n in LENGTHS[:3]]) > 1.5
