@@ -51,6 +51,14 @@ class Tally:
         self.tried += 1
         self.wrong += [f"{words}: {one}" for one in differences if one.real]
 
+    def fail(self, words: str, error: WorkerError) -> None:
+        """Note a size that the source takes and the graph does not."""
+        if isinstance(error, WorkerDied | Unloadable):
+            self.broken = error
+        else:
+            self.tried += 1
+            self.wrong.append(f"{words}: the source takes it, the graph does not: {error}")
+
     def refuse(self, words: str, error: WorkerError) -> None:
         """Note a size that did not run."""
         if isinstance(error, WorkerDied | Unloadable):
@@ -71,11 +79,15 @@ def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, 
         words = f"{_words(sizes)}, {padding} padding"
         try:
             feeds = made.make(candidate.signature, sizes, padding=padding)
-            graph = judge.run(feeds)
-            truth = evaluators.run("source64", feeds) if sourced else graph
+            truth = evaluators.run("source64", feeds) if sourced else judge.run(feeds)
             single = evaluators.run("source", feeds) if sourced else {}
         except WorkerError as error:
             meaning.refuse(words, error)
+            continue
+        try:
+            graph = judge.run(feeds) if sourced else truth
+        except WorkerError as error:
+            meaning.fail(words, error)
             continue
         allowed = _allowed(candidate, evaluators, feeds, truth, errors(truth, single))
         meaning.add(words, _meaning(graph, truth, dtype, exact=judge.absent is None))
