@@ -4,10 +4,10 @@
     pytest tests/benchmarks --benchmark-enable --benchmark-json times.json
     python tests/benchmarks/exponents.py times.json
 
-The first line lets glibc keep its memory between calls. By default it gives blocks above 32 MiB back to the system after
-every call, and each page is faulted in again: BigBird's gathered keys cross that size at n = 4096, and the measured
-exponent is 1.34 with the default and 1.01 without that step. In the suite each case runs once. That the layers are right
-is shown in tests/models.
+The first line lets glibc keep its memory between calls. By default it gives blocks above 32 MiB back to the system
+after every call, and each page is faulted in again. BigBird's gathered keys cross that size at n = 4096: the measured
+exponent is 1.34 with the default, and 1.01 without that step. In the suite each case runs once. That the layers are
+right is shown in tests/models.
 """
 
 from __future__ import annotations
