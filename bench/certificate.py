@@ -17,11 +17,10 @@ from ..runtimes.base import RuntimeFailure
 from ..runtimes.reference import Float64Graph
 from . import mutations
 from .client import WorkerError
-from .truth import distance, outputs, outputs64
+from .truth import SAME, distance, outputs, outputs64
 from .validate import behaviour, shapes, structure
 from .validate.candidate import Candidate
 
-SAME = 1e-9
 USUAL = (1e-3, 1e-4, 1e-5)  # the tolerances of numpy.allclose that tools of the field use, at the exporter's own size
 
 # Where a fault may show: other sizes, seeds and paddings than the validator's own grid.
@@ -151,7 +150,7 @@ def _found(artifact: ExportedModel, mutant: onnx.ModelProto, memory: dict[str, d
     findings = [
         *shapes.check(candidate, inline, ["ort-cpu"], sourced=True),
         *behaviour.check(candidate, inline),
-        *structure._dropout(candidate),
+        *structure.live_dropout(candidate),
     ]
     failed = next((finding for finding in findings if finding.status == "fail"), None)
     return failed is not None, failed.says if failed else ""

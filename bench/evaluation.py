@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..export.artifact import ExportedModel, Source
+from ..export.artifact import Source, bare
 from ..models.signature import Array
 from ..runtimes import all_runtimes
 from ..runtimes.base import RuntimeFailure, Session
@@ -78,17 +78,4 @@ def _open(file: Path, dtype: str, runtime: str, optimise: bool, source: Source, 
         from .truth import SourceSession
 
         return SourceSession(source, phase, double=SOURCES[runtime])
-    artifact = ExportedModel(
-        folder=file.parent,
-        phase=phase,
-        dtype=dtype,
-        opset=0,
-        source=source,
-        ops={},
-        files={},
-        limits={},
-        versions={},
-        seconds=0.0,
-        model=file.name,
-    )
-    return all_runtimes()[runtime].prepare(artifact, 1, optimise=optimise)
+    return all_runtimes()[runtime].prepare(bare(file, dtype), 1, optimise=optimise)

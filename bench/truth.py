@@ -13,7 +13,7 @@ from ..export.exporter import export
 from ..models.phases import PhaseModule
 from ..models.signature import Array, Feeds
 from ..runtimes.base import Placement
-from ..runtimes.reference import Float64Graph
+from ..runtimes.reference import Float64Graph, widen
 from .subject import RULER, rms
 
 SAME = 1e-9  # of the output's scale: far above float64 rounding, far below any real difference
@@ -68,11 +68,7 @@ def outputs(module: PhaseModule, feeds: Feeds) -> dict[str, Array]:
 
 def outputs64(module: PhaseModule, feeds: Feeds) -> dict[str, Array]:
     """The outputs with weights and inputs in float64; the module itself is turned into float64."""
-    wide = {
-        name: array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
-        for name, array in feeds.items()
-    }
-    return outputs(module.double(), wide)
+    return outputs(module.double(), widen(feeds))
 
 
 def distance(found: Array, truth: Array) -> float:

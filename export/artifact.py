@@ -175,19 +175,33 @@ def adopt(file: Path, proto: onnx.ModelProto) -> ExportedModel:
     """Any ONNX file as an artifact: what its graph says of itself, and no source."""
     types = {value.type.tensor_type.elem_type for value in (*proto.graph.input, *proto.graph.output)}
     stored = {tensor.data_type for tensor in proto.graph.initializer}
+    return replace(
+        bare(file, "fp16" if FLOAT16 in types | stored else "fp32"),
+        opset=opset(proto),
+        ops=dict(sorted(Counter(node.op_type for node in proto.graph.node).items())),
+    )
+
+
+def bare(file: Path, dtype: str) -> ExportedModel:
+    """A model file as an artifact, unread: where it lies and the precision of its arithmetic."""
     return ExportedModel(
         folder=file.parent,
         phase="forward",
-        dtype="fp16" if FLOAT16 in types | stored else "fp32",
-        opset=max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0),
+        dtype=dtype,
+        opset=0,
         source=Source("file", str(file)),
-        ops=dict(sorted(Counter(node.op_type for node in proto.graph.node).items())),
+        ops={},
         files={},
         limits={},
         versions={},
         seconds=0.0,
         model=file.name,
     )
+
+
+def opset(proto: onnx.ModelProto) -> int:
+    """The version of the standard operators; 0 without any."""
+    return max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0)
 
 
 def graph_signature(graph: onnx.GraphProto) -> Signature:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...export.artifact import MANIFEST, ArtifactError, ExportedModel, adopt, graph_signature
+from ...export.artifact import MANIFEST, ArtifactError, ExportedModel, adopt, graph_signature, opset
 from ...models.signature import Signature
 from .finding import refuse
 
@@ -40,7 +40,7 @@ class Candidate:
     @cached_property
     def opset(self) -> int:
         """The version of the standard operators."""
-        return max((entry.version for entry in self.proto.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+        return opset(self.proto)
 
     @cached_property
     def nodes(self) -> tuple[onnx.NodeProto, ...]:

@@ -37,7 +37,7 @@ def check(candidate: Candidate, checker: Checker) -> list[Finding]:
     """
     findings = [
         *_checked(candidate, checker),
-        *_dropout(candidate),
+        *live_dropout(candidate),
         *_doubled(candidate),
         *_old_softmax(candidate),
         *_domains(candidate),
@@ -58,7 +58,8 @@ def _checked(candidate: Candidate, checker: Checker) -> Iterator[Finding]:
         yield Finding(check=CHECK, status="fail", says=f"the ONNX checker refuses the model: {says}")
 
 
-def _dropout(candidate: Candidate) -> Iterator[Finding]:
+def live_dropout(candidate: Candidate) -> Iterator[Finding]:
+    """Dropout that training mode has left on."""
     """Dropout in training mode. The mode is a constant, of which only the truth matters."""
     folder = candidate.path.parent
     constants = {tensor.name: tensor for tensor in candidate.proto.graph.initializer}

@@ -10,8 +10,7 @@ from ..family import Family
 from ..feedforward import HF_ACTIVATIONS, MLP
 from ..norm import LayerNorm
 from ..position import Learned
-from .bert import refuse_groups
-from .gpt2 import MODULES
+from .gpt2 import MODULES, hf_config
 
 PRESETS = (
     ModelConfig(
@@ -35,25 +34,8 @@ PRESETS = (
 
 def _config(hf: Mapping[str, Any]) -> ModelConfig:
     """In this family "gelu" is the approximation by tanh, as in OpenAI's code."""
-    refuse_groups(hf, hf["n_head"])
     activation = "gelu_tanh" if hf["afn"] == "gelu" else HF_ACTIVATIONS[hf["afn"]]
-    return ModelConfig(
-        name="openai-gpt",
-        source="config.json",
-        topology="decoder",
-        dim=hf["n_embd"],
-        layers=hf["n_layer"],
-        heads=hf["n_head"],
-        vocab=hf["vocab_size"],
-        context=hf["n_positions"],
-        embedding=Tokens(),
-        mixer=Softmax(),
-        position=Learned(),
-        norm=LayerNorm(hf["layer_norm_epsilon"]),
-        ffn=MLP(activation, 4 * hf["n_embd"]),
-        residual="post",
-        tie_embeddings=hf.get("tie_word_embeddings", True),
-    )
+    return hf_config(hf, MLP(activation, 4 * hf["n_embd"]), "post")
 
 
 FAMILIES = (

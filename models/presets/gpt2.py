@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..attention import Softmax
-from ..config import ConfigError, ModelConfig
+from ..config import ConfigError, ModelConfig, Residual
 from ..embedding import Tokens
 from ..family import Family, Part
 from ..feedforward import HF_ACTIVATIONS, MLP
@@ -50,9 +50,19 @@ def _config(hf: Mapping[str, Any]) -> ModelConfig:
     for option, plain in {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}.items():
         if hf.get(option, plain) != plain:
             raise ConfigError(f"config.json: {option} {hf[option]} is not supported, only {plain}")
+    ffn = MLP(HF_ACTIVATIONS[hf["activation_function"]], hf.get("n_inner") or 4 * hf["n_embd"])
+    return hf_config(hf, ffn, "pre")
+
+
+def hf_config(hf: Mapping[str, Any], ffn: MLP, residual: Residual) -> ModelConfig:
+    """A configuration of the GPT-1 and GPT-2 kind around a feed-forward layer and a wiring.
+
+    Raises:
+        ConfigError: key and value heads in groups, which these families do not have.
+    """
     refuse_groups(hf, hf["n_head"])
     return ModelConfig(
-        name="gpt2",
+        name=hf["model_type"],
         source="config.json",
         topology="decoder",
         dim=hf["n_embd"],
@@ -64,8 +74,8 @@ def _config(hf: Mapping[str, Any]) -> ModelConfig:
         mixer=Softmax(),
         position=Learned(),
         norm=LayerNorm(hf["layer_norm_epsilon"]),
-        ffn=MLP(HF_ACTIVATIONS[hf["activation_function"]], hf.get("n_inner") or 4 * hf["n_embd"]),
-        residual="pre",
+        ffn=ffn,
+        residual=residual,
         tie_embeddings=hf.get("tie_word_embeddings", True),
     )
 
