@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..export.artifact import Source, bare
+from ..export.artifact import bare
+from ..export.source import Source
 from ..models.signature import Array
 from ..runtimes import all_runtimes
 from ..runtimes.base import RuntimeFailure, Session

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..export.artifact import ExportedModel, Source
+from ..export.artifact import ExportedModel
 from ..export.exporter import export
+from ..export.source import Source
 from ..models.phases import PhaseModule
 from ..models.signature import Array, Feeds
 from ..runtimes.base import Placement

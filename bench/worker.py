@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..export.artifact import ArtifactError
+from ..export.source import SourceError
 from ..runtimes.base import RuntimeFailure
 from .evaluation import Evaluation, check_file
 from .subject import Subject
@@ -74,7 +75,7 @@ class Worker:
                     return {"error": f"{op}: nothing is loaded"}
                 return self.evaluation.evaluate(**request)
             return HANDLERS[op](**request)
-        except (RuntimeFailure, ArtifactError, MemoryError) as error:
+        except (RuntimeFailure, ArtifactError, SourceError, MemoryError) as error:
             return {"error": str(error) or type(error).__name__}
         except Exception as error:  # the runner must get a reason, whatever a library raised
             return {"error": f"{op}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"}

@@ -22,8 +22,9 @@ from torch.export import Dim
 
 from ..models.phases import PhaseModule
 from ..models.signature import Signature, TensorSpec
-from .artifact import MODEL, ExportedModel, Source, sha256
+from .artifact import MODEL, ExportedModel, sha256
 from .lowerings import LOWERINGS
+from .source import Source
 
 PEAK = 3.8  # peak memory of an export in units of the weights, as measured with torch 2.13
 DEFAULT_OPSET = 23  # the newest at which the exporter keeps Attention and RMSNormalization whole

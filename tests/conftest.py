@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from isorun.export.artifact import ExportedModel, Source
+from isorun.export.artifact import ExportedModel
 from isorun.export.exporter import export
+from isorun.export.source import Source
 from isorun.models.phases import phases
 from isorun.models.presets import PRESETS
 

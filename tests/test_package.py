@@ -14,7 +14,7 @@ import isorun
 from isorun.runtimes import all_runtimes
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ("models", "export", "runtimes", "bench", "reports")
+FOLDERS = ("commands", "models", "export", "runtimes", "bench", "reports")
 
 
 def test_the_wheel_holds_every_file_of_the_tree(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_the_wheel_holds_every_file_of_the_tree(tmp_path: Path) -> None:
     subprocess.run(build, cwd=source, check=True, capture_output=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         packed = {name.removeprefix("isorun/") for name in wheel.namelist() if name.startswith("isorun/")}
-    tracked = {name for name in files if name.split("/")[0] in LAYERS or (name.endswith(".py") and "/" not in name)}
+    tracked = {name for name in files if name.split("/")[0] in FOLDERS or (name.endswith(".py") and "/" not in name)}
     assert packed == {*(name for name in tracked if (ROOT / name).is_file()), "py.typed"}
 
 

@@ -30,7 +30,7 @@ def test_every_install_line_keeps_the_constraints() -> None:
 def test_the_map_names_every_module_and_nothing_else() -> None:
     block = next(block for block in BLOCKS if "yardstick.py" in block)
     named = set(re.findall(r"\b(\w+)\.py\b", block)) | {"reference"}  # written reference*.py, with its operators
-    folders = ("models", "export", "export/passes", "runtimes", "bench", "reports")
+    folders = ("commands", "models", "export", "export/passes", "runtimes", "bench", "reports")
     tree = {path.stem for folder in folders for path in (ROOT / folder).glob("*.py")}
     operators = {name for name in tree if name.startswith("reference_")}
     assert named == (tree | {"cli", "listing", "terminal"}) - operators - {"__init__"}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from ...export.artifact import Source
+from ...export.source import Source
 from ...models.signature import Array
 from ..client import Worker, WorkerDied, WorkerError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...export.artifact import Source
+from ...export.source import Source
 from ...models.signature import Array
 from ..client import WorkerError
 from . import semantics

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from ...export.artifact import Source
+from ...export.source import Source
 from ...models.presets import PRESETS
 from ...models.signature import Array
 from ..client import WorkerError

@@ -21,8 +21,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from isorun.bench.measure import LIMIT
 from isorun.bench.subject import rms
 from isorun.bench.truth import distance, outputs, outputs64
-from isorun.export.artifact import ExportedModel, Source
+from isorun.export.artifact import ExportedModel
 from isorun.export.exporter import export
+from isorun.export.source import Source
 from isorun.models.attention import Attention
 from isorun.models.presets import PRESETS
 from isorun.models.signature import Array

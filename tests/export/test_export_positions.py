@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from isorun.bench.truth import distance, outputs64
-from isorun.export.artifact import Source
 from isorun.export.exporter import export
+from isorun.export.source import Source
 from isorun.models.position import Rope
 from isorun.models.presets import PRESETS
 from isorun.models.rope_scaling import DynamicNTK, LongRope

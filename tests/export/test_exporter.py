@@ -11,8 +11,9 @@ import onnx
 import pytest
 
 from isorun.bench.truth import distance, outputs64
-from isorun.export.artifact import ArtifactError, ExportedModel, Source
+from isorun.export.artifact import ArtifactError, ExportedModel
 from isorun.export.exporter import ExportError, export
+from isorun.export.source import Source
 from isorun.models.config import ConfigError
 from isorun.models.phases import signature
 from isorun.models.presets import PRESETS

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from isorun.bench.truth import distance, outputs64
-from isorun.export.artifact import Source
 from isorun.export.exporter import export
+from isorun.export.source import Source
 from isorun.runtimes.reference import Float64Graph
 
 

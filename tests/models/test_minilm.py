@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import BertModel
 
-from isorun.export.artifact import Source
 from isorun.export.exporter import export
+from isorun.export.source import Source
 from isorun.models.checkpoints import load
 from isorun.models.phases import phase_module
 from isorun.runtimes import all_runtimes

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from isorun.bench.truth import distance as graph_distance
 from isorun.bench.truth import outputs64
-from isorun.export.artifact import Source
 from isorun.export.exporter import export
+from isorun.export.source import Source
 from isorun.models.config import ConfigError, ModelConfig
 from isorun.models.cost import parameters
 from isorun.models.phases import phase_module

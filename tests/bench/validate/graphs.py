@@ -18,7 +18,7 @@ from isorun.bench.validate import integrity
 from isorun.bench.validate.candidate import Candidate, open_candidate
 from isorun.bench.validate.evaluators import Unloadable
 from isorun.bench.validate.finding import Finding, Refusal, Report
-from isorun.export.artifact import Source
+from isorun.export.source import Source
 from isorun.runtimes.base import RuntimeFailure
 
 Array = NDArray[Any]

@@ -20,7 +20,7 @@ from isorun.bench.validate import placement, run
 from isorun.bench.validate.checker import Checker
 from isorun.bench.validate.evaluators import Evaluators, Unloadable
 from isorun.bench.validate.finding import Refusal
-from isorun.export.artifact import Source
+from isorun.export.source import Source
 from isorun.runtimes.base import RuntimeFailure
 
 from .graphs import Array, Local, LocalChecker, linear, model, node, save, says

@@ -12,7 +12,8 @@ import onnx
 import pytest
 
 from isorun.bench.validate.finding import Finding, report
-from isorun.export.artifact import ExportedModel, Source
+from isorun.export.artifact import ExportedModel
+from isorun.export.source import Source
 
 from .conftest import Judge
 from .graphs import linear, save, says, statuses

@@ -16,7 +16,7 @@ from isorun.bench.validate import shapes
 from isorun.bench.validate.candidate import open_candidate
 from isorun.bench.validate.evaluators import Unloadable
 from isorun.bench.validate.finding import Finding
-from isorun.export.artifact import Source
+from isorun.export.source import Source
 from isorun.models.signature import Signature, TensorSpec
 
 from .graphs import Array, Local, Shape, candidate, linear, local, model, node, save, says, statuses
