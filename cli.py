@@ -8,9 +8,13 @@ import traceback
 import typer
 
 from .commands.bench import bench
+from .commands.claims import claims
+from .commands.compare import compare
 from .commands.export import export
+from .commands.precision import precision
 from .commands.report import report
 from .commands.show import doctor, list_
+from .commands.tune import tune
 from .commands.validate import mutate, validate
 from .terminal import fail
 
@@ -21,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("list")(list_)
-for command in (export, validate, bench, report, mutate, doctor):
+for command in (export, validate, bench, report, compare, claims, mutate, precision, tune, doctor):
     app.command()(command)
 
 
@@ -42,8 +46,10 @@ def _is_refusal(error: Exception) -> bool:
     refusals = {
         "ArtifactError",
         "CheckpointError",
+        "CompareError",
         "ConfigError",
         "ExportError",
+        "ReportError",
         "RunError",
         "SourceError",
         "SuiteError",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,11 @@ from ..runtimes.reference import Float64Graph
 from . import mutations
 from .client import WorkerError
 from .truth import SAME, distance, outputs, outputs64
-from .validate import behaviour, shapes, structure
+from .validate import behaviour, locate, shapes, structure, walk
 from .validate.candidate import Candidate
+from .validate.finding import Finding
+from .validate.memory import digest
+from .validate.program import Program
 
 USUAL = (1e-3, 1e-4, 1e-5)  # the tolerances of numpy.allclose that tools of the field use, at the exporter's own size
 
@@ -36,7 +38,9 @@ WIDE = [
 class Mutant:
     """One planted fault: how far it is from the unmutated graph in float64, and who finds it.
 
-    `usual` holds for each tolerance of USUAL whether `numpy.allclose` at the exporter's own size fails the mutant.
+    `usual` holds for each tolerance of USUAL whether `numpy.allclose` at the exporter's own size fails the mutant;
+    `named` is "node" where the first value that differs is made by a node that the fault touched, or by one that reads
+    its output, else "other", or "none" where no value was named.
     """
 
     kind: str
@@ -44,6 +48,7 @@ class Mutant:
     found: bool
     says: str
     usual: tuple[bool, ...]
+    named: str
 
     @property
     def equivalent(self) -> bool:
@@ -58,35 +63,57 @@ def columns(mutant: Mutant) -> dict[str, Any]:
         for tolerance, found in zip(USUAL, mutant.usual, strict=True)
     }
     verdict = "equivalent" if mutant.equivalent else "found" if mutant.found else "missed"
-    return {"fault": mutant.kind, "distance": f"{mutant.distance:.1e}", "validate": verdict, **usual}
+    return {
+        "fault": mutant.kind,
+        "distance": f"{mutant.distance:.1e}",
+        "validate": verdict,
+        "names": mutant.named,
+        **usual,
+    }
+
+
+class Sources:
+    """The source in its own precision and in float64, with what it answered before."""
+
+    def __init__(self, artifact: ExportedModel) -> None:
+        self._modules = {"source": artifact.module(), "source64": artifact.module().double()}
+        self._memory: dict[str, dict[str, Array]] = {}
+
+    def run(self, kind: str, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs by name."""
+        key = digest(feeds, kind)
+        if key not in self._memory:
+            evaluate = {"source": outputs, "source64": outputs64}[kind]
+            self._memory[key] = evaluate(self._modules[kind], feeds)
+        return self._memory[key]
 
 
 class Inline:
     """Stands in for the runtimes of a validation, in this process: the arbiter on a mutant, and the source."""
 
-    def __init__(self, model: onnx.ModelProto, artifact: ExportedModel, memory: dict[str, dict[str, Array]]) -> None:
-        self._graph: Float64Graph | None = None
+    def __init__(self, model: onnx.ModelProto, sources: Sources) -> None:
+        self._graphs: dict[str, Float64Graph] = {}
         self._session: Any = None
         self._model = model
-        self._artifact = artifact
-        self._memory = memory
+        self._sources = sources
+
+    def ahead(self, runtimes: Iterable[str], feeds: Iterable[Mapping[str, Array]]) -> None:
+        """As `Evaluators.ahead`."""
 
     def run(self, runtime: str, feeds: Mapping[str, Array], *, optimise: bool = True) -> dict[str, Array]:
         """As `Evaluators.run`."""
-        if runtime == "reference":
-            return self._reference(feeds)
+        if runtime.startswith("reference"):
+            return self._reference(runtime, feeds)
         if runtime == "ort-cpu":
             return self._ort(feeds)
-        key = runtime + _key(feeds)
-        if key not in self._memory:
-            evaluate = {"source": outputs, "source64": outputs64}[runtime]
-            self._memory[key] = evaluate(self._artifact.module(), feeds)
-        return self._memory[key]
+        return self._sources.run(runtime, feeds)
 
-    def _reference(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def _reference(self, runtime: str, feeds: Mapping[str, Array]) -> dict[str, Array]:
         try:
-            self._graph = self._graph or Float64Graph(self._model)
-            return self._graph.run(feeds)
+            if runtime not in self._graphs:
+                ideal, sharp = (runtime == f"reference-{kind}" for kind in ("ideal", "sharp"))
+                self._graphs[runtime] = Float64Graph(self._model, ideal=ideal, sharp=sharp)
+            return self._graphs[runtime].run(feeds)
         except RuntimeFailure as error:
             raise WorkerError(str(error)) from None
 
@@ -111,71 +138,98 @@ def ort_session(model: onnx.ModelProto) -> Any:
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
+class Certificate:
+    """One exported model with all that its mutants are held against, each computed once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Load the graph and trace its source.
+
+        Raises:
+            ArtifactError, ExportError: there is no exported model, or its source cannot be traced any more.
+        """
+        self.artifact = ExportedModel.open(folder)
+        self.model = onnx.load(self.artifact.model_path)
+        self._program = Program(self.artifact.source, self.artifact.phase, self.artifact.opset)
+        self._sources = Sources(self.artifact)
+        self._wide = list(self._wide_truths())
+        module = self.artifact.module()
+        self._usual_feeds = self.artifact.signature().feeds(module.example)
+        self._usual_truth = outputs(module, self._usual_feeds)
+
+    def findings(self, model: onnx.ModelProto) -> list[Finding]:
+        """What the validator's own checks say of a version of the graph."""
+        candidate = Candidate(self.artifact.model_path, model, self.artifact)
+        inline: Any = Inline(model, self._sources)
+        return [
+            *shapes.check(candidate, inline, ["ort-cpu"], sourced=True),
+            *behaviour.check(candidate, inline),
+            *structure.live_dropout(candidate),
+        ]
+
+    def mutant(self, kind: str, seed: int = 0) -> Mutant | None:
+        """Plant one kind of fault, and see who finds it; None where it has no place."""
+        mutant = mutations.apply(kind, self.model, seed)
+        if mutant is None:
+            return None
+        findings = self.findings(mutant)
+        failed = next((finding for finding in findings if finding.status == "fail"), None)
+        says = failed.says if failed else ""
+        far, named = self._distance(mutant), self._named(mutant, findings)
+        return Mutant(kind, far, failed is not None, says, self._usual(mutant), named)
+
+    def _named(self, mutant: onnx.ModelProto, findings: list[Finding]) -> str:
+        """Whether the first value that differs is of a node that the fault touched, or of a direct consumer."""
+        feeds = shapes.first(Candidate(self.artifact.model_path, mutant, self.artifact), findings)
+        step = locate.first(walk.against(mutant, self._program, feeds)) if feeds is not None else None
+        if step is None:
+            return "none"
+        touched = mutations.touched(self.model, mutant)
+        node = next(node for node in mutant.graph.node if step.value in node.output)
+        return "node" if step.value in touched or touched.intersection(node.input) else "other"
+
+    def _wide_truths(self) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+        truth = Float64Graph(self.model)
+        limit = self.artifact.limits.get("position_ids", 10**9)
+        declared = self.artifact.signature()
+        for n, batch, past, padding in WIDE:
+            if n + past <= limit:
+                sizes = {"batch": batch, "sequence": n, "past": past, "source": n + 1}
+                feeds = declared.feeds(sizes, seed=97 * n + past, padding=padding)
+                yield feeds, truth.run(feeds)
+
+    def _distance(self, mutant: onnx.ModelProto) -> float:
+        """How far it is from the unmutated graph where it first differs; infinite where it does not run."""
+        far = 0.0
+        try:
+            graph = Float64Graph(mutant)
+            for feeds, expected in self._wide:
+                found = graph.run(feeds)
+                far = max(far, *(distance(found[name], array) for name, array in expected.items()))
+                if far > SAME:
+                    break
+        except RuntimeFailure:
+            return float("inf")
+        return far
+
+    def _usual(self, mutant: onnx.ModelProto) -> tuple[bool, ...]:
+        """What `numpy.allclose` against torch in float32 says, on one input of the exporter's own size."""
+        try:
+            found = Inline(mutant, self._sources).run("ort-cpu", self._usual_feeds)
+        except WorkerError:
+            return (True,) * len(USUAL)  # a mutant that does not run is found by anyone
+        return tuple(
+            not all(
+                found[name].shape == array.shape and np.allclose(found[name], array, rtol=tolerance, atol=tolerance)
+                for name, array in self._usual_truth.items()
+            )
+            for tolerance in USUAL
+        )
+
+
 def certify(folder: Path, seed: int = 0) -> Iterator[Mutant]:
     """Plant every kind of fault that has a place in an exported model, and see who finds it."""
-    artifact = ExportedModel.open(folder)
-    model = onnx.load(artifact.model_path)
-    truth = Float64Graph(model)
-    memory: dict[str, dict[str, Array]] = {}
+    certificate = Certificate(folder)
     for kind in mutations.kinds():
-        mutant = mutations.apply(kind, model, seed)
+        mutant = certificate.mutant(kind, seed)
         if mutant is not None:
-            far = _distance(artifact, truth, mutant)
-            found, says = _found(artifact, mutant, memory)
-            yield Mutant(kind, far, found, says, _usual(artifact, mutant))
-
-
-def _distance(artifact: ExportedModel, truth: Float64Graph, mutant: onnx.ModelProto) -> float:
-    """The largest distance from the unmutated graph over the wide grid; infinite where the mutant does not run."""
-    declared = artifact.signature()
-    limit = artifact.limits.get("position_ids", 10**9)
-    try:
-        graph = Float64Graph(mutant)
-        far = 0.0
-        for n, batch, past, padding in WIDE:
-            sizes = {"batch": batch, "sequence": n, "past": past, "source": n + 1}
-            if n + past <= limit:
-                feeds = declared.feeds(sizes, seed=97 * n + past, padding=padding)
-                expected, found = truth.run(feeds), graph.run(feeds)
-                far = max(far, *(distance(found[name], array) for name, array in expected.items()))
-    except RuntimeFailure:
-        return float("inf")
-    return far
-
-
-def _found(artifact: ExportedModel, mutant: onnx.ModelProto, memory: dict[str, dict[str, Array]]) -> tuple[bool, str]:
-    """The validator's own checks on the mutant, and what the first that fails says."""
-    candidate = Candidate(artifact.model_path, mutant, artifact)
-    inline: Any = Inline(mutant, artifact, memory)
-    findings = [
-        *shapes.check(candidate, inline, ["ort-cpu"], sourced=True),
-        *behaviour.check(candidate, inline),
-        *structure.live_dropout(candidate),
-    ]
-    failed = next((finding for finding in findings if finding.status == "fail"), None)
-    return failed is not None, failed.says if failed else ""
-
-
-def _usual(artifact: ExportedModel, mutant: onnx.ModelProto) -> tuple[bool, ...]:
-    """What `numpy.allclose` against torch in float32 says, on one input of the exporter's own size."""
-    module = artifact.module()
-    feeds = artifact.signature().feeds(module.example)
-    truth = outputs(module, feeds)
-    try:
-        found = Inline(mutant, artifact, {}).run("ort-cpu", feeds)
-    except WorkerError:
-        return (True,) * len(USUAL)  # a mutant that does not run is found by anyone
-    return tuple(
-        not all(
-            found[name].shape == array.shape and np.allclose(found[name], array, rtol=tolerance, atol=tolerance)
-            for name, array in truth.items()
-        )
-        for tolerance in USUAL
-    )
-
-
-def _key(feeds: Mapping[str, Array]) -> str:
-    digest = hashlib.sha256()
-    for name, array in feeds.items():
-        digest.update(repr((name, array.shape)).encode() + array.tobytes())
-    return digest.hexdigest()
+            yield mutant

@@ -24,6 +24,10 @@ class WorkerDied(WorkerError):
     """The worker crashed, was killed, or did not answer in time; it is gone."""
 
 
+class WorkerHung(WorkerDied):
+    """It did not answer in time."""
+
+
 class Worker:
     """One process that runs `isorun.bench.worker`; it ends when this object is closed, or when the runner dies."""
 
@@ -61,7 +65,7 @@ class Worker:
             line = self._answers.get(timeout=timeout_s)
         except queue.Empty:
             self.close()
-            raise WorkerDied(f"no answer to {op!r} within {timeout_s:g} s") from None
+            raise WorkerHung(f"no answer to {op!r} within {timeout_s:g} s") from None
         if not line:
             raise WorkerDied(self._obituary())
         answer: dict[str, Any] = json.loads(line)

@@ -69,10 +69,6 @@ class Fit:
         c0, c1, c2 = self.coefficients
         return c0 + c1 * n + c2 * n * n
 
-    def predict_interval(self, n: float) -> Interval:
-        """The interval of the fitted T at length n: of the curve, not of a single further measurement."""
-        return _interval(self.draws @ np.array([1.0, n, n * n]), self.predict(n))
-
     def local_exponent(self, n: float) -> float:
         """d ln T / d ln n of the fitted curve at length n > 0: 0 where c0 rules, 1 for c1, 2 for c2."""
         _, c1, c2 = self.coefficients
@@ -103,12 +99,12 @@ def fit(lengths: Sequence[int], blocks: Sequence[Sequence[float]], *, seed: int 
     slopes = exponent + (noise if noise.any() else both) @ weights  # [R]
     crossover, crossover_interval = _crossover(estimate, draws)
     c0, c1, c2 = estimate.tolist()
-    low, middle, high = (_interval(draws[:, term], estimate[term]) for term in range(3))
+    low, middle, high = (percentiles(draws[:, term], estimate[term]) for term in range(3))
     return Fit(
         coefficients=(c0, c1, c2),
         intervals=(low, middle, high),
         exponent=exponent,
-        exponent_interval=_interval(slopes, exponent),
+        exponent_interval=percentiles(slopes, exponent),
         crossover=crossover,
         crossover_interval=crossover_interval,
         residual=float(np.sqrt(np.mean(residuals**2))),
@@ -178,7 +174,7 @@ def _misfit(columns: Array, residuals: Array, noise: Array, rng: np.random.Gener
     return deviations
 
 
-def _interval(draws: Array, estimate: float) -> Interval:
+def percentiles(draws: Array, estimate: float) -> Interval:
     """The bias-corrected percentile interval, widened where needed to hold its own estimate."""
     if not len(draws):
         return Interval(0.0, math.inf)
@@ -194,7 +190,7 @@ def _interval(draws: Array, estimate: float) -> Interval:
 def _crossover(estimate: Array, draws: Array) -> tuple[float | None, Interval | None]:
     both = np.vstack([estimate, draws])
     lengths = np.divide(both[:, 1], both[:, 2], out=np.full(len(both), np.inf), where=both[:, 2] > 0)
-    interval = _interval(lengths[1:], lengths[0])
+    interval = percentiles(lengths[1:], lengths[0])
     identified = interval.low > 0 and interval.high < math.inf
     return float(lengths[0]) if identified else None, interval if interval.low < math.inf else None
 
@@ -220,14 +216,14 @@ def slope(lengths: Sequence[int], values: Sequence[float]) -> float:
 
 
 def judge(fit: Fit, theory: float, *, tolerance: float = 0.25) -> tuple[Verdict, str]:
-    """Whether the measured exponent is that of the theory (the `slope` of the FLOPs over the same lengths), and why.
+    """Whether the measured exponent is that of the theory (the `slope` of the work over the same lengths), and why.
 
     "range too small": fewer than four lengths, or the longest less than four times the shortest. "too noisy": the
     exponent's interval is wider than 2·tolerance, or the exponent is off but the interval reaches into the tolerance.
     """
     low, high = fit.exponent_interval.low, fit.exponent_interval.high
     measured = f"measured exponent {fit.exponent:.2f} ({low:.2f} to {high:.2f})"
-    expected = f"the {theory:.2f} of the operation count"
+    expected = f"the {theory:.2f} of its operations and bytes"
     count, shortest, longest = len(set(fit.lengths)), min(fit.lengths), max(fit.lengths)
     if count < 4 or longest < 4 * shortest:
         reason = f"{count} lengths from {shortest} to {longest} are too few or too close"

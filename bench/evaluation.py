@@ -14,8 +14,10 @@ from ..export.source import Source
 from ..models.signature import Array
 from ..runtimes import all_runtimes
 from ..runtimes.base import RuntimeFailure, Session
+from ..runtimes.reference import Float64Graph, ReferenceSession
 
-SOURCES = {"source": False, "source64": True}  # the model that was exported: in its own precision, and in float64
+# The model that was exported: in its own precision, in float64, and in float64 with its weights rounded to half.
+SOURCES = ("source", "source64", "source-fp16", "source-bf16")
 OUTPUT_SHARE = 0.1  # of the memory: outputs are compared in float64, several of them at a time
 
 
@@ -25,7 +27,7 @@ class Evaluation:
     def __init__(
         self, file: str, dtype: str, runtime: str, optimise: bool, memory_bytes: int, source: dict[str, Any], phase: str
     ) -> None:
-        _limit(memory_bytes)
+        limit(memory_bytes)
         self._most = int(memory_bytes * OUTPUT_SHARE)
         self._session = _open(Path(file), dtype, runtime, optimise, Source(**source), phase)
 
@@ -49,7 +51,7 @@ def check_file(file: str, memory_bytes: int) -> dict[str, Any]:
     """What the ONNX checker says against a file, by path: a model above 2 GiB has no other way."""
     import onnx
 
-    _limit(memory_bytes)
+    limit(memory_bytes)
     try:
         onnx.checker.check_model(file, full_check=True)
     except Exception as error:  # its C++ code raises its own errors, and Python's when it cannot decode their text
@@ -57,7 +59,7 @@ def check_file(file: str, memory_bytes: int) -> dict[str, Any]:
     return {"refusal": None}
 
 
-def _limit(memory_bytes: int) -> None:
+def limit(memory_bytes: int) -> None:
     """Address space for this process: what asks for more gets an error of its own, and nothing else suffers."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes if hard < 0 else min(memory_bytes, hard), hard))
@@ -74,9 +76,26 @@ def _plain(name: str, array: Any) -> Array:
 
 def _open(file: Path, dtype: str, runtime: str, optimise: bool, source: Source, phase: str) -> Session:
     if runtime in SOURCES and source.kind == "file":
-        file, runtime = Path(source.name), "reference"  # another graph is the reference
+        return _open_file(Path(source.name), runtime.partition("-")[2])  # another graph is the reference
     if runtime in SOURCES:
-        from .truth import SourceSession
+        from .truth import source_session
 
-        return SourceSession(source, phase, double=SOURCES[runtime])
+        return source_session(source, phase, runtime)
     return all_runtimes()[runtime].prepare(bare(file, dtype), 1, optimise=optimise)
+
+
+def _open_file(file: Path, half: str) -> Session:
+    """Another graph in float64, with its weights rounded to `half` if one is named."""
+    if not half:
+        return all_runtimes()["reference"].prepare(bare(file, "fp32"), 1)
+    import ml_dtypes
+    import onnx
+    from onnx import numpy_helper
+
+    dtype = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}[half]
+    model = onnx.load(file)
+    for tensor in model.graph.initializer:
+        if tensor.data_type == tensor.FLOAT:
+            rounded = numpy_helper.to_array(tensor).astype(dtype).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(rounded, tensor.name))
+    return ReferenceSession(Float64Graph(model))

@@ -11,15 +11,44 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
+
 from ..runtimes.base import Placement
-from .client import Worker, WorkerDied, WorkerError
+from .client import Worker, WorkerDied, WorkerError, WorkerHung
 from .records import Case, Measurement, OutputError
 from .timing import narrow_enough
 
 LIMIT = 3.0  # error in units of torch's own beyond which outputs are wrong, and no time is taken
 TIMEOUT_S = 120.0  # a runtime that needs longer for one request is taken for hung
-ROUNDS = 9  # blocks a runtime that a budget is cut into
+ROUNDS = 15  # blocks a runtime that a budget is cut into
+RATIO = 0.015  # half-width of the interval of a ratio at which a difference of twice as much is seen
+MEMORY_SHARE = 0.9  # of the free memory, for one runtime's process
 FEWEST = 5  # rounds before precision can be judged, and the fewest whatever the budget
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call at a length has to do, where that is known: operations by the model's structure, operations and
+    bytes by the graph, the memory that is predicted from it, and by runtime the operations and bytes a nanosecond."""
+
+    length: int
+    flops: int | None = None
+    graph_flops: int | None = None
+    graph_bytes: int | None = None
+    predicted: Mapping[str, int] = field(default_factory=dict)
+    rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def expected_ns(self, runtime: str) -> float | None:
+        """Operations and bytes at the rates of a runtime, one after the other; None where one of these is not known."""
+        if runtime not in self.rates or not self.graph_flops or not self.graph_bytes:
+            return None
+        flops, size = self.rates[runtime]
+        return self.graph_flops / flops + self.graph_bytes / size
+
+    @property
+    def amount(self) -> float:
+        """What the time of a call goes by; without a better count the square of the length, as the worst case."""
+        return self.graph_flops or self.flops or float(max(1, self.length)) ** 2
 
 
 @dataclass
@@ -30,6 +59,11 @@ class Trial:
     blocks: list[tuple[int, ...]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     reason: str | None = None
+
+    def median_ns(self) -> float:
+        """The median of the block medians so far; 0 without any."""
+        medians = [median(block) for block in self.blocks if block]
+        return median(medians) if medians else 0.0
 
 
 class Bench:
@@ -43,6 +77,8 @@ class Bench:
         self._workers: dict[str, Worker] = {}
         self._prepare_s: dict[str, float] = {}
         self._refused: dict[str, str] = {}
+        self._hung: dict[str, str] = {}
+        self._last: tuple[float, float] | None = None
         self._random = random.Random(0)
 
     def __enter__(self) -> Bench:
@@ -54,18 +90,40 @@ class Bench:
         for worker in self._workers.values():
             worker.close()
 
-    def rate(self, flops: int, budget_s: float) -> dict[str, float | None]:
-        """Floating-point operations per nanosecond (Gflop/s) of each runtime on an input of the declared shape."""
+    def turn_to(self, model: Path) -> None:
+        """Load another model into the processes that are there."""
+        self._model, self._last = model, None
+        self._refused.clear()
+        self._hung.clear()
+        for name in self._runtimes:
+            self._load(name)
+
+    def call_ns(self, budget_s: float) -> dict[str, float | None]:
+        """Nanoseconds of a call of the loaded model on an input of the declared shape, by runtime."""
         trials, _ = self._trials({}, None, budget_s)
-        medians = {name: [median(block) for block in trial.blocks] for name, trial in trials.items()}
-        return {name: round(flops / median(times), 1) if times else None for name, times in medians.items()}
+        return {name: trial.median_ns() or None for name, trial in trials.items()}
+
+    def rate(self, flops: int, budget_s: float) -> dict[str, float | None]:
+        """The most operations per nanosecond (Gflop/s) that each runtime reaches on an input of the declared shape."""
+        trials, _ = self._trials({}, None, budget_s)
+        least = {name: min((ns for block in trial.blocks for ns in block), default=0) for name, trial in trials.items()}
+        return {name: round(flops / ns, 1) if ns else None for name, ns in least.items()}
 
     def measure(
-        self, cases: Mapping[str, Case], shape: Mapping[str, int], truth: Path, budget_s: float, flops: int
+        self, cases: Mapping[str, Case], shape: Mapping[str, int], truth: Path, budget_s: float, work: Work
     ) -> list[Measurement]:
         """One length on every runtime (`cases` by runtime name) at the sizes `shape`, within about `budget_s`."""
         trials, stopped = self._trials(shape, truth, budget_s)
-        return [self._measurement(cases[name], trial, flops, stopped) for name, trial in trials.items()]
+        call_s = sum(trial.median_ns() for trial in trials.values()) / 1e9
+        self._last = (work.amount, call_s)
+        return [self._measurement(cases[name], trial, work, stopped) for name, trial in trials.items()]
+
+    def expected_s(self, work: Work) -> float:
+        """What one call on every runtime will take together, by what the last length took; 0 before the first."""
+        if self._last is None:
+            return 0.0
+        amount, call_s = self._last
+        return call_s * max(1.0, work.amount / amount)
 
     def _trials(self, shape: Mapping[str, int], truth: Path | None, budget_s: float) -> tuple[dict[str, Trial], str]:
         trials = {name: Trial(reason=self._refused.get(name)) for name in self._runtimes}
@@ -79,6 +137,7 @@ class Bench:
 
     def _stage(self, name: str, trial: Trial, shape: Mapping[str, int], truth: Path | None) -> None:
         """Put the inputs in place and compare the outputs; a trial with wrong outputs ends here."""
+        trial.reason = trial.reason or self._hung.get(name)
         if trial.reason is None and name not in self._workers:
             self._load(name)  # the last case killed it
             trial.reason = self._refused.pop(name, None)
@@ -98,14 +157,13 @@ class Bench:
                 trials[name].blocks.append(tuple(answer.get("ns", ())))
             rounds += 1
             if rounds >= FEWEST:
-                medians = [[median(block) for block in trials[name].blocks if block] for name in ready]
-                if all(narrow_enough(times) for times in medians):
+                if _precise([[median(block) for block in trials[name].blocks if block] for name in ready]):
                     return "precision"
                 if time.monotonic() - began >= budget_s:
                     return "budget"
         return "failure"
 
-    def _measurement(self, case: Case, trial: Trial, flops: int, stopped: str) -> Measurement:
+    def _measurement(self, case: Case, trial: Trial, work: Work, stopped: str) -> Measurement:
         if trial.reason is not None:
             return Measurement(case=case, status="failed", reason=trial.reason, errors=trial.errors)
         return Measurement(
@@ -114,18 +172,29 @@ class Bench:
             blocks_ns=tuple(trial.blocks),
             prepare_s=self._prepare_s[case.runtime],
             peak_bytes=trial.facts["peak_bytes"],
-            flops=flops,
+            flops=work.flops,
             errors=trial.errors,
             placement=Placement(**trial.facts["placement"]),
             stopped=stopped,
+            graph_flops=work.graph_flops,
+            graph_bytes=work.graph_bytes,
+            memory={**trial.facts.get("memory", {}), **work.predicted} or None,
+            expected_ns=work.expected_ns(case.runtime),
         )
 
     def _load(self, name: str) -> None:
         """Start a runtime's process and load the model, or remember why it refuses."""
-        worker = Worker(self._logs / f"{self._model.name}-{name}.log", self._threads)
+        worker = self._workers.get(name) or Worker(self._logs / f"{self._model.name}-{name}.log", self._threads)
         self._workers[name] = worker
         try:
-            answer = worker.ask("load", TIMEOUT_S, folder=str(self._model), runtime=name, threads=self._threads)
+            answer = worker.ask(
+                "load",
+                TIMEOUT_S,
+                folder=str(self._model),
+                runtime=name,
+                threads=self._threads,
+                memory_bytes=_memory(name),
+            )
             self._prepare_s[name] = answer["prepare_s"]
         except WorkerError as error:
             self._refused[name] = str(error)
@@ -137,12 +206,29 @@ class Bench:
             return self._workers[name].ask(op, TIMEOUT_S, **arguments)
         except WorkerError as error:
             trial.reason = str(error)
+            if isinstance(error, WorkerHung):
+                self._hung[name] = f"not tried: {error} at a shorter length"
             if isinstance(error, WorkerDied):
                 self._drop(name)
             return {}
 
     def _drop(self, name: str) -> None:
         self._workers.pop(name).close()
+
+
+def _precise(medians: Sequence[Sequence[float]]) -> bool:
+    """Whether every time is known well enough, and every ratio to the first runtime well enough to tell 3 % apart."""
+    if not all(narrow_enough(times) for times in medians):
+        return False
+    first, *others = medians
+    ratios = ([base / time for base, time in zip(first, times, strict=False)] for times in others)
+    return all(narrow_enough(found, relative=RATIO) for found in ratios)
+
+
+def _memory(runtime: str) -> int | None:
+    """What the process of a runtime may allocate; on CUDA address space says nothing about memory."""
+    cuda = "cuda" in runtime or "tensorrt" in runtime
+    return None if cuda else int(psutil.virtual_memory().available * MEMORY_SHARE)
 
 
 def wrong(errors: Sequence[OutputError]) -> str | None:

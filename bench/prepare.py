@@ -2,49 +2,64 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..models.phases import example_sizes
 from .client import Worker, WorkerDied, WorkerError
+from .plan import Plan
 from .records import Verdict
 from .suite import Group, Suite, case, sizes
 
 TIMEOUT_S = 600.0  # an export that needs longer is taken for hung
-YARDSTICK = "matmul"
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One export: its verdict, or the reason why there is no model to measure."""
+    """One export: its verdict, or the reason why there is no model to measure.
+
+    `left_out` when the budget is the reason; `untrue` are the lengths without truth, with the reason; `costs` what the
+    graph computes and moves at each length (see `graph_cost.Cost`), where that can be told.
+    """
 
     name: str
     verdict: Verdict | None = None
     reason: str | None = None
+    left_out: bool = False
+    untrue: dict[int, str] = field(default_factory=dict)
+    costs: dict[int, dict[str, int]] = field(default_factory=dict)
 
 
 class Preparation:
     """The exports of a run, on as many workers as there are cores."""
 
-    def __init__(self, suite: Suite, groups: list[Group], folder: Path, lanes: int) -> None:
+    def __init__(self, suite: Suite, groups: list[Group], folder: Path, lanes: int, plan: Plan) -> None:
         self.suite = suite
         self.groups = groups
         self.folder = folder
         self._lanes = lanes
+        self._threads = max(1, lanes // max(1, len(groups)))  # few exports on many cores: the cores go to the truths
+        self._plan = plan
         self._workers: list[Worker] = []
         self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
 
-    def run(self) -> Iterator[Prepared]:
-        """Prepare every group and the yardstick, longest exports first, in the order in which they are done."""
-        longest_first = sorted(self.groups, key=lambda group: -example_sizes(group.config)["sequence"])
+    def run(self, yardsticks: Sequence[str]) -> Iterator[Prepared]:
+        """Prepare every group, longest exports first, and `yardsticks`, in the order in which they are done.
+
+        Raises:
+            OSError: the disk is full, and no export can follow.
+        """
+        longest_first = sorted(self.groups, key=lambda group: -_trace_length(group))
         pool = ThreadPoolExecutor(self._lanes)
         try:
             jobs = [pool.submit(self._group, group) for group in longest_first]
-            jobs.append(pool.submit(self._yardstick))
+            jobs += [pool.submit(self._yardstick, name) for name in yardsticks]
             yield from (job.result() for job in as_completed(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -62,29 +77,54 @@ class Preparation:
 
     def _group(self, group: Group) -> Prepared:
         """Export a group, write the truth of each case that can run, and ask whether it is the same function."""
+        late = self._plan.refuses_export()
+        if late is not None:
+            return Prepared(group.name, reason=late, left_out=True)
         worker = self._take()
         try:
-            source = {"kind": "preset", "name": group.config.name, "size": self.suite.size, "seed": 0}
             folder = str(self.model(group.name))
-            worker.ask("export", TIMEOUT_S, folder=folder, source=source, phase=group.phase)
+            source = asdict(group.source)
+            worker.ask("export", TIMEOUT_S, folder=folder, source=source, phase=group.phase, dtype=group.dtype)
+            prepared = Prepared(group.name, verdict=self._verdict(group, worker), costs=self._costs(group, worker))
             for length in group.lengths:
                 if group.too_long(length) is None:
-                    shape = sizes(case(self.suite, group, length, ""))
-                    worker.ask("truth", TIMEOUT_S, folder=folder, sizes=shape, file=str(self.truth(group, length)))
-            prepared = Prepared(group.name, verdict=self._verdict(group, worker))
+                    worker = self._truth(group, length, worker, prepared.untrue)
         except WorkerError as error:
-            prepared = Prepared(group.name, reason=f"export failed: {error}")
+            prepared = Prepared(group.name, reason=f"export failed: {_unless_full(error)}")
         self._give_back(worker)
         return prepared
 
-    def _yardstick(self) -> Prepared:
+    def _costs(self, group: Group, worker: Worker) -> dict[int, dict[str, int]]:
+        """What the graph costs at each length; nothing where a shape depends on data."""
+        shapes = [sizes(case(self.suite, group, length, "")) for length in group.lengths]
+        try:
+            found = worker.ask("costs", TIMEOUT_S, folder=str(self.model(group.name)), shapes=shapes)["costs"]
+        except WorkerDied:
+            raise
+        except WorkerError:
+            return {}
+        return dict(zip(group.lengths, found, strict=True))
+
+    def _truth(self, group: Group, length: int, worker: Worker, untrue: dict[int, str]) -> Worker:
+        """Write the truth of one length, or note why there is none; returns a worker that lives."""
+        shape = sizes(case(self.suite, group, length, ""))
+        file = str(self.truth(group, length))
+        try:
+            most_s = self._plan.truth_s(TIMEOUT_S)
+            worker.ask("truth", most_s, folder=str(self.model(group.name)), sizes=shape, file=file)
+        except WorkerError as error:
+            untrue[length] = f"no truth to compare with: {_unless_full(error)}"
+        return worker if worker.alive else self._take()
+
+    def _yardstick(self, name: str) -> Prepared:
         worker = self._take()
         try:
-            source = {"kind": "module", "name": "isorun.models.yardstick:matmul"}
-            worker.ask("export", TIMEOUT_S, folder=str(self.model(YARDSTICK)), source=source, phase="forward")
-            prepared = Prepared(YARDSTICK)
+            source = {"kind": "module", "name": f"isorun.models.yardstick:{name}"}
+            folder = str(self.model(name))
+            worker.ask("export", TIMEOUT_S, folder=folder, source=source, phase="forward", dtype="fp32")
+            prepared = Prepared(name)
         except WorkerError as error:
-            prepared = Prepared(YARDSTICK, reason=str(error))
+            prepared = Prepared(name, reason=str(_unless_full(error)))
         self._give_back(worker)
         return prepared
 
@@ -93,7 +133,7 @@ class Preparation:
         try:
             return self._free.get_nowait()
         except queue.Empty:
-            worker = Worker(self.folder / f"export-{len(self._workers)}.log", threads=1)
+            worker = Worker(self.folder / f"export-{len(self._workers)}.log", threads=self._threads)
             self._workers.append(worker)
             return worker
 
@@ -109,10 +149,10 @@ class Preparation:
     def _verdict(self, group: Group, worker: Worker) -> Verdict:
         """Is it the same function? An evaluation that fails is a verdict of its own, not the end of the case."""
         about: dict[str, Any] = {
-            "model": group.config.name,
-            "size": self.suite.size,
+            "model": group.model,
+            "size": group.source.size,
             "phase": group.phase,
-            "dtype": "fp32",
+            "dtype": group.dtype,
             "check": "same function",
         }
         try:
@@ -122,6 +162,7 @@ class Preparation:
         except WorkerError as error:
             return Verdict(**about, status="error", distance=None, limit=None, detail=str(error))
         shape = ", ".join(f"{axis} {size}" for axis, size in found["probe"].items())
+        about["check"] = found["check"]
         return Verdict(
             **about,
             status="pass" if found["distance"] <= found["limit"] else "fail",
@@ -129,3 +170,15 @@ class Preparation:
             limit=found["limit"],
             detail=f"graph and source in float64, left padding, {shape}: output {found['output']} differs most",
         )
+
+
+def _trace_length(group: Group) -> int:
+    """The length at which a group is traced, by which the time of its export goes."""
+    return example_sizes(group.config)["sequence"] if group.config else 0
+
+
+def _unless_full(error: WorkerError) -> WorkerError:
+    """The error itself, unless it says that the disk is full: that ends the run and is no reason for a row."""
+    if os.strerror(errno.ENOSPC) in str(error):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return error

@@ -6,14 +6,15 @@ A record holds identity, raw samples and distances. Statistics are derived from 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from ..runtimes.base import Placement
+from .typed import wrong_field
 
 SCHEMA = 1
 Status = Literal["ok", "skipped", "failed"]
@@ -80,7 +81,9 @@ class Measurement:
 
     `blocks_ns[i]` pairs in time with `blocks_ns[i]` of the other runtimes of the same case. `stopped` says why the
     timing ended: "precision" (the interval was narrow enough) or "budget". `peak_bytes` is the process's peak resident
-    memory. `flops` counts what the model computes in one call.
+    memory, and `memory` its parts (see `memory`): weights, cache, activations, arena, beside what was predicted.
+    `flops` counts what the model computes in one call, `graph_flops` and `graph_bytes` what its graph does (see
+    `graph_cost`), and `expected_ns` is the time of both at the rates that this runtime reached on bare products.
     """
 
     case: Case
@@ -93,13 +96,22 @@ class Measurement:
     errors: tuple[OutputError, ...] = ()
     placement: Placement | None = None
     stopped: str | None = None
+    graph_flops: int | None = None
+    graph_bytes: int | None = None
+    memory: Mapping[str, int] | None = None
+    expected_ns: float | None = None
 
     @property
+    def work(self) -> float | None:
+        """What theory says that the time goes by: the expected time, or operations alone where bytes are not known."""
+        return self.expected_ns or self.flops or self.graph_flops
+
+    @cached_property
     def block_medians_ns(self) -> tuple[float, ...]:
         """The median of each block, in nanoseconds."""
         return tuple(median(block) for block in self.blocks_ns if block)
 
-    @property
+    @cached_property
     def median_ns(self) -> float | None:
         """The median of the block medians, in nanoseconds; None when nothing was timed."""
         return median(self.block_medians_ns) if self.block_medians_ns else None
@@ -149,29 +161,24 @@ def from_line(line: str) -> Measurement | Verdict:
     try:
         data = json.loads(line)
         kind = data.pop("kind")
-        if kind == "verdict":
-            return Verdict(**data)
-        if kind == "measurement":
-            return _measurement(data)
-    except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
+        if kind not in ("verdict", "measurement"):
+            raise ValueError(f"unknown kind {kind!r}")
+        record = Verdict(**data) if kind == "verdict" else _measurement(data)
+        wrong = wrong_field(record)
+    except (TypeError, KeyError, AttributeError, RecursionError, ValueError) as error:
         raise ValueError(f"not a record: {error}") from None
-    raise ValueError(f"not a record: unknown kind {kind!r}")
+    if wrong:
+        raise ValueError(f"not a record: {wrong}")
+    return record
 
 
 def _measurement(data: dict[str, Any]) -> Measurement:
     data["case"] = Case(**data["case"])
-    data["blocks_ns"] = tuple(tuple(int(ns) for ns in block) for block in data["blocks_ns"])
+    data["blocks_ns"] = tuple(tuple(block) for block in data["blocks_ns"])
     data["errors"] = tuple(OutputError(**error) for error in data["errors"])
     if data["placement"] is not None:
         data["placement"] = Placement(**data["placement"])
     return Measurement(**data)
-
-
-def append(stream: IO[str], record: Measurement | Verdict) -> None:
-    """Write one record and force it to disk, so that a killed run keeps it."""
-    stream.write(to_line(record) + "\n")
-    stream.flush()
-    os.fsync(stream.fileno())
 
 
 def write_header(folder: Path, header: Mapping[str, Any]) -> None:
@@ -187,7 +194,11 @@ def read_run(folder: Path) -> Run:
     Raises:
         RunError: no such folder, no readable `run.json`, or one of a newer schema.
     """
-    header = _read_header(folder)
+    return read_records(folder, _read_header(folder))
+
+
+def read_records(folder: Path, header: Mapping[str, Any]) -> Run:
+    """The records of a folder under a header that was read elsewhere."""
     records = folder / "records.jsonl"
     measurements: list[Measurement] = []
     verdicts: list[Verdict] = []
@@ -227,7 +238,7 @@ def _read_header(folder: Path) -> Mapping[str, Any]:
         raise RunError(f"{folder}: no run.json, so this is not a run folder")
     try:
         header = json.loads(path.read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise RunError(f"{path}: cannot be read: {error}") from None
     schema = header.get("schema") if isinstance(header, dict) else None
     if not isinstance(schema, int):

@@ -1,30 +1,34 @@
 """The one loop: prepare everything, then measure each model on all runtimes.
 
 Nothing is timed while anything is exported. Each result is written and flushed as soon as it is known. A runtime that
-refuses, crashes or hangs is a row with a reason, and the run goes on.
+refuses, crashes or hangs is a row with a reason, and the run goes on. A run that was killed goes on where it stopped.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import shutil
-import time
-from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ..models.cost import flops
-from ..models.yardstick import FLOPS
 from ..runtimes import all_runtimes
+from . import yardsticks
 from .environment import cores, describe
-from .measure import Bench
-from .prepare import YARDSTICK, Preparation
-from .records import Case, Measurement, Verdict, append, write_header
-from .suite import Group, Suite, case, groups, sizes
+from .exported import facts, joined
+from .measure import Bench, Work
+from .plan import LEAST_CASE_S, Plan
+from .plausible import refusal
+from .prepare import Preparation, Prepared
+from .records import Case, Measurement, Run, RunError, Verdict, read_run, write_header
+from .resume import alone, append, length_of, mend, refuse_other_place, suite_of
+from .suite import Group, Suite, SuiteError, case, groups, sizes
 
-LEAST_S, MOST_S = 0.2, 2.0  # time for the blocks of one length on all runtimes
-AROUND = 2.0  # staging, warm-up and loading cost about as much as the blocks themselves
+PREDICTED = ("weights", "cache", "activations")  # what a graph says about memory
 
 
 @dataclass(frozen=True)
@@ -38,80 +42,147 @@ class Step:
 
 
 class Runner:
-    """One run of a suite into a folder that does not exist yet."""
+    """One run of a suite into a folder that does not exist yet, or on from where an `earlier` run stopped.
 
-    def __init__(self, suite: Suite, folder: Path) -> None:
+    Raises:
+        SuiteError: the budget that the suite is limited to is too small for one case.
+    """
+
+    def __init__(self, suite: Suite, folder: Path, *, earlier: Run | None = None) -> None:
+        if suite.limited and suite.budget_s < LEAST_CASE_S:
+            raise SuiteError(f"a budget of {suite.budget_s:g} s is too small: one case needs about {LEAST_CASE_S:g} s")
         self.suite = suite
         self.folder = folder
         self.missing = {name: reason for name in suite.runtimes if (reason := all_runtimes()[name].missing())}
         self._present = [name for name in suite.runtimes if name not in self.missing]
-        self._groups = groups(suite)
+        self._earlier = earlier
+        self._groups = self._remaining()
         self._threads = cores()
-        self._began = time.monotonic()
         self._header: dict[str, Any] = {}
-        self._left = sum(len(group.lengths) for group in self._groups)
-        self.total = len(self._groups) + self._left
+        self._lines: dict[Case, list[Measurement]] = {}
+        lengths = sum(len(group.lengths) for group in self._groups)
+        self._plan = Plan(suite.budget_s, lengths, limited=suite.limited)
+        self.total = len(self._groups) + lengths
         self._done = 0
 
+    @classmethod
+    def resume(cls, folder: Path, *, limit_s: float | None = None) -> Runner:
+        """A run that goes on with what is missing in `folder`, on the machine and with the versions that it began with.
+
+        With `limit_s` it is limited to so many further seconds.
+
+        Raises:
+            RunError: the folder holds no run, another process is at it, or it was begun elsewhere.
+        """
+        run = read_run(folder)
+        suite = suite_of(run)
+        refuse_other_place(run, cores())
+        if limit_s is not None:
+            suite = replace(suite, budget_s=limit_s, limited=True)
+        with alone(folder):
+            return cls(suite, folder, earlier=mend(folder, suite.runtimes))
+
     def run(self) -> Generator[Step, None, None]:
-        """Do it all, a step at a time; closing the iterator ends the workers and keeps what was measured."""
-        work = self.folder / "work"
-        work.mkdir(parents=True)
+        """Do it all, a step at a time; closing the iterator ends the workers and keeps what was measured.
+
+        Raises:
+            RunError: the disk is full; what was measured is kept.
+        """
         self._open_header()
-        with (self.folder / "records.jsonl").open("a") as stream:
+        work = self.folder / "work"
+        with alone(self.folder):
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir()
             try:
-                for step in self._steps(Preparation(self.suite, self._groups, work, self._threads)):
-                    for record in step.records:
-                        append(stream, record)
+                for step in self._steps(Preparation(self.suite, self._groups, work, self._threads, self._plan)):
+                    append(self.folder / "records.jsonl", *step.records)
                     yield step
                 self._header["finished"] = _now()
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                again = f"make room, then isorun bench --resume {self.folder}"
+                raise RunError(f"{self.folder}: the disk is full; what was measured is kept: {again}") from None
             finally:
-                self._header["elapsed_s"] = round(time.monotonic() - self._began, 1)
-                write_header(self.folder, self._header)
                 shutil.rmtree(work, ignore_errors=True)
+                before = self._earlier.header.get("elapsed_s") or 0.0 if self._earlier else 0.0
+                self._header["elapsed_s"] = round(before + self._plan.elapsed_s(), 1)
+                with contextlib.suppress(OSError):  # the header from before is still there
+                    write_header(self.folder, self._header)
 
     def _steps(self, preparation: Preparation) -> Iterator[Step]:
-        failed: dict[str, str] = {}
-        for prepared in preparation.run():
-            if prepared.reason is not None:
-                failed[prepared.name] = prepared.reason
-            if prepared.name != YARDSTICK:
-                yield self._step(f"exported {prepared.name}", [prepared.verdict] if prepared.verdict else [])
-        if YARDSTICK not in failed:
-            with Bench(preparation.model(YARDSTICK), self._present, self._threads, preparation.folder) as bench:
-                self._header["environment"]["matmul_gflops"] = bench.rate(FLOPS, LEAST_S)
+        found: dict[str, Prepared] = {}
+        known = {_graph(verdict) for verdict in self._earlier.verdicts} if self._earlier else set()
+        machine = self._header["environment"]
+        needed = yardsticks.missing(machine)
+        for prepared in preparation.run(needed):
+            found[prepared.name] = prepared
+            verdict = prepared.verdict
+            if prepared.name not in yardsticks.FACTS:
+                new = [verdict] if verdict and _graph(verdict) not in known else []
+                yield self._step(f"exported {prepared.name}", new)
+        if needed and all(found[name].reason is None for name in needed):
+            machine |= yardsticks.measure(preparation.folder, self._present, self._threads)
+        exports = [told for group in self._groups if (told := facts(group, preparation.model(group.name)))]
+        self._header["exports"] = joined(self._header.get("exports", ()), exports)
         write_header(self.folder, self._header)
         for group in self._groups:
-            if group.name in failed:
-                for length in group.lengths:
-                    yield self._unmeasured(group, length, "failed", failed[group.name])
-            else:
-                yield from self._measure(group, preparation)
+            yield from self._group(group, found[group.name], preparation)
 
-    def _measure(self, group: Group, preparation: Preparation) -> Iterator[Step]:
+    def _group(self, group: Group, prepared: Prepared, preparation: Preparation) -> Iterator[Step]:
+        if prepared.reason is not None:
+            status = "skipped" if prepared.left_out else "failed"
+            for length in group.lengths:
+                yield self._unmeasured(group, length, status, prepared.reason, left_out=prepared.left_out)
+            return
         with Bench(preparation.model(group.name), self._present, self._threads, preparation.folder) as bench:
             for length in group.lengths:
-                reason = group.too_long(length)
-                if reason is not None:
-                    yield self._unmeasured(group, length, "skipped", reason)
-                    continue
-                cases = {name: self._case(group, length, name) for name in self._present}
-                shape = sizes(self._case(group, length, ""))
-                work = flops(group.config, group.phase, shape)
-                measured = bench.measure(cases, shape, preparation.truth(group, length), self._share_s(), work)
-                self._left -= 1
-                yield self._step(f"{group.name} {length}", [*measured, *self._rows(group, length, self.missing)])
+                yield self._length(group, length, prepared, preparation, bench)
 
-    def _share_s(self) -> float:
-        """What is left of the budget, in equal parts for the lengths that are left."""
-        left = self.suite.budget_s - (time.monotonic() - self._began)
-        return min(MOST_S, max(LEAST_S, left / self._left / AROUND))
+    def _length(self, group: Group, length: int, prepared: Prepared, preparation: Preparation, bench: Bench) -> Step:
+        reason = group.too_long(length)
+        if reason is not None:
+            return self._unmeasured(group, length, "skipped", reason)
+        if length in prepared.untrue:
+            return self._unmeasured(group, length, "failed", prepared.untrue[length])
+        shape = sizes(self._case(group, length, ""))
+        work = self._work(group, length, prepared, shape)
+        reason = self._plan.refuses(bench.expected_s(work))
+        if reason is not None:
+            return self._unmeasured(group, length, "skipped", reason, left_out=True)
+        cases = {name: self._case(group, length, name) for name in self._present}
+        measured = bench.measure(cases, shape, preparation.truth(group, length), self._plan.share_s(), work)
+        measured = [self._believed(m) for m in measured]
+        self._plan.done()
+        return self._step(f"{group.name} {length}", [*measured, *self._rows(group, length, self.missing)])
 
-    def _unmeasured(self, group: Group, length: int, status: Any, reason: str) -> Step:
+    def _work(self, group: Group, length: int, prepared: Prepared, shape: dict[str, int]) -> Work:
+        """What a call has to do: by the model's structure, and by its graph at the rates of this machine."""
+        cost = prepared.costs.get(length, {})
+        return Work(
+            length,
+            flops(group.config, group.phase, shape) if group.config else None,
+            graph_flops=cost.get("flops"),
+            graph_bytes=cost.get("bytes"),
+            predicted={f"predicted_{kind}": cost[kind] for kind in PREDICTED if kind in cost},
+            rates=yardsticks.rates(self._header["environment"]) if group.dtype == "fp32" else {},
+        )
+
+    def _believed(self, m: Measurement) -> Measurement:
+        """A measurement, or a failed one that keeps its samples when its time cannot be."""
+        line = self._lines.setdefault(replace(m.case, seq=0, past=0), [])
+        peak = yardsticks.peak(self._header["environment"]) if m.case.dtype == "fp32" else None
+        reason = refusal(m, line, peak) if m.status == "ok" else None
+        line.append(m)
+        return replace(m, status="failed", reason=reason) if reason else m
+
+    def _unmeasured(self, group: Group, length: int, status: Any, reason: str, *, left_out: bool = False) -> Step:
         """A row with the reason for each runtime that is here, and its own reason for each that is not."""
-        self._left -= 1
+        self._plan.done()
+        stopped = "budget" if left_out else None
         rows = [
-            Measurement(case=self._case(group, length, name), status=status, reason=reason) for name in self._present
+            Measurement(case=self._case(group, length, name), status=status, reason=reason, stopped=stopped)
+            for name in self._present
         ]
         return self._step(f"{group.name} {length}", [*rows, *self._rows(group, length, self.missing)])
 
@@ -124,11 +195,26 @@ class Runner:
     def _case(self, group: Group, length: int, runtime: str) -> Case:
         return case(self.suite, group, length, runtime)
 
-    def _step(self, label: str, records: list[Measurement | Verdict]) -> Step:
+    def _step(self, label: str, records: Sequence[Measurement | Verdict]) -> Step:
         self._done += 1
         return Step(label, self._done, self.total, tuple(records))
 
+    def _remaining(self) -> list[Group]:
+        """The groups with the lengths that have no row yet; a group that is complete is not exported again."""
+        done = {length_of(m) for m in self._earlier.measurements} if self._earlier else set()
+        left = [
+            replace(group, lengths=tuple(n for n in group.lengths if self._case(group, n, "") not in done))
+            for group in groups(self.suite)
+        ]
+        return [group for group in left if group.lengths]
+
     def _open_header(self) -> None:
+        """Write the header; a new folder appears with it or not at all."""
+        if self._earlier:
+            resumed = [*self._earlier.header.get("resumed", ()), _now()]
+            self._header = {**self._earlier.header, "resumed": resumed, "finished": None}
+            write_header(self.folder, self._header)
+            return
         environment = describe(self._threads)
         environment["runtimes_missing"] = self.missing
         self._header = {
@@ -140,7 +226,14 @@ class Runner:
             "finished": None,
             "elapsed_s": None,
         }
-        write_header(self.folder, self._header)
+        part = self.folder.with_name(f"{self.folder.name}.part")
+        part.mkdir(parents=True)
+        write_header(part, self._header)
+        part.rename(self.folder)
+
+
+def _graph(verdict: Verdict) -> tuple[str, ...]:
+    return verdict.model, verdict.size, verdict.phase, verdict.dtype
 
 
 def _now() -> str:

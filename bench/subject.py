@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from ..export.artifact import ExportedModel
 from ..models.signature import Array
 from ..runtimes import all_runtimes
+from . import memory
 from .records import OutputError
 from .timing import block, warm_up
 
@@ -20,21 +22,45 @@ RULER = "ruler:"  # prefix of the rounding errors beside the outputs in a truth 
 
 
 class Subject:
-    """An artifact loaded on a runtime."""
+    """An artifact loaded on a runtime, in a process that may use `memory_bytes` (None: all there is).
 
-    def __init__(self, folder: str, runtime: str, threads: int) -> None:
+    `session` replaces the session options of the manifest.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        runtime: str,
+        threads: int,
+        memory_bytes: int | None = None,
+        session: dict[str, str] | None = None,
+    ) -> None:
         artifact = ExportedModel.open(Path(folder))
+        if session is not None:
+            artifact = replace(artifact, session=session)
         self._signature = artifact.signature()
+        chosen = all_runtimes()[runtime]
+        chosen.missing()  # imports its library, which is none of the model's memory
+        if memory_bytes is not None:
+            limit(memory_bytes)
+        self._empty = memory.resident_bytes()
         began = time.perf_counter()
-        self._session = all_runtimes()[runtime].prepare(artifact, threads)
+        self._session = chosen.prepare(artifact, threads)
         self.prepare_s = time.perf_counter() - began
+        self._loaded = memory.resident_bytes()
+        self._cache = 0
         self._staged: Any = None
 
     def stage(self, sizes: dict[str, int], truth: str | None) -> dict[str, Any]:
         """Put the inputs of a case in place, warm up, and compare the outputs with truth."""
-        self._staged = self._session.stage(self._signature.feeds(sizes))
+        memory.reset_peak()
+        feeds = self._signature.feeds(sizes)
+        self._staged = self._session.stage(feeds)
         outputs = self._session.fetch(self._session.run(self._staged))
+        arrays = {**feeds, **outputs}
+        self._cache = memory.cache_bytes({name: array.nbytes for name, array in arrays.items()})
         errors = compare(outputs, truth) if truth else []
+        del feeds, outputs, arrays
         warm_up(lambda: self._session.run(self._staged))
         return {"errors": [asdict(error) for error in errors]}
 
@@ -43,9 +69,24 @@ class Subject:
         return {"ns": block(lambda: self._session.run(self._staged), seconds=seconds)}
 
     def facts(self) -> dict[str, Any]:
-        """What really ran where, and the peak resident memory of this process so far."""
-        peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {"placement": asdict(self._session.placement()), "peak_bytes": peak_kib * 1024}
+        """What really ran where and under which conditions, and the memory of this length at its peak and by kind."""
+        after, peak = memory.resident_bytes(), memory.peak_bytes()
+        kinds = memory.parts(empty=self._empty, loaded=self._loaded, after=after, peak=peak, cache=self._cache)
+        placement = asdict(self._session.placement())
+        placement["facts"] = {**placement["facts"], **conditions()}
+        return {"placement": placement, "peak_bytes": peak, "memory": kinds}
+
+
+def conditions() -> dict[str, str]:
+    """What of this process must be the same for every runtime that is compared."""
+    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return {"affinity": ", ".join(map(str, allowed)) or "all", "copies": "outside the timed call"}
+
+
+def limit(memory_bytes: int) -> None:
+    """Limit what this process may allocate: what asks for more gets an error of its own, and nothing else suffers."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes if hard < 0 else min(memory_bytes, hard), hard))
 
 
 def compare(outputs: dict[str, Array], truth_file: str) -> list[OutputError]:

@@ -1,94 +1,109 @@
-"""Suites: a TOML file becomes a grid of cases, and a case that cannot run is known before anything runs."""
+"""Suites: what to measure becomes a grid of cases, and a case that cannot run is known before anything runs."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..models.config import SIZES, ModelConfig
+from ..export.artifact import DTYPES
+from ..export.source import SIZES, Source, SourceError, parse
+from ..models.checkpoints import CheckpointError, read_config
+from ..models.config import ConfigError, ModelConfig
 from ..models.phases import phases
 from ..models.presets import PRESETS
 from ..runtimes import all_runtimes
 from .records import Case
+from .suitefile import SuiteError, known, lengths, names, read
 
-FOLDER = Path(__file__).parent / "suites"
+__all__ = ["Group", "Suite", "SuiteError", "case", "groups", "known", "lengths", "load", "names", "sizes"]
 
-
-class SuiteError(ValueError):
-    """A suite, or a choice on the command line, that cannot be run; the message names what and why."""
+DEFAULTS = {"size": "small", "batch": 1, "dtypes": ("fp32",), "seq": (), "past": (), "budget_s": 600, "limited": False}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
     """What to measure. `seq` are lengths of forward passes, `past` cached tokens before a decode step of one token.
 
-    In a file the one model "all" stands for every preset.
+    `models` are what `isorun export` takes: presets, checkpoint folders, hf:FOLDER, module:factory. In a file the one
+    model "all" stands for every preset.
 
-    `budget_s` is the time for the whole run; the plan spends what exports leave over on the cases, evenly.
+    `budget_s` is the time for the whole run; the plan spends what exports leave over on the cases, evenly. It is a
+    wish, and every case is measured, unless the run is `limited` to it: then what does not fit is left out.
     """
 
     name: str
     size: str
     models: tuple[str, ...]
     runtimes: tuple[str, ...]
+    dtypes: tuple[str, ...] = ("fp32",)
     batch: int
     seq: tuple[int, ...]
     past: tuple[int, ...]
     budget_s: float
+    limited: bool = False
 
 
 @dataclass(frozen=True)
 class Group:
-    """The cases of one exported model, by length; each length is measured on every runtime in turn."""
+    """The cases of one exported model, by length; each length is measured on every runtime in turn.
 
-    config: ModelConfig
+    `config` is None for a model that is not made of these modules: its operations and its limit are not known.
+    """
+
+    source: Source
+    config: ModelConfig | None
     phase: str
+    dtype: str
     lengths: tuple[int, ...]
 
     @property
+    def model(self) -> str:
+        """The model's name in records: a preset, a folder's name, or a factory."""
+        folder = self.source.kind in ("checkpoint", "hf")
+        return Path(self.source.name).name if folder else self.source.name
+
+    @property
     def name(self) -> str:
-        """Folder name of the export."""
-        return f"{self.config.name}-{self.phase}"
+        """Folder name of the export, free of what a file's name cannot hold."""
+        size = f"@{self.source.size}" if self.source.kind == "preset" else ""
+        dtype = f"-{self.dtype}" if self.dtype != "fp32" else ""
+        return re.sub(r"[^\w.@-]+", "_", f"{self.model}{size}-{self.phase}{dtype}")
 
     def too_long(self, length: int) -> str | None:
         """Why this length cannot run, if it cannot."""
         tokens = length + 1 if self.phase == "step" else length
-        limit = self.config.max_tokens
+        limit = self.config.max_tokens if self.config else None
         if limit is None or tokens <= limit:
             return None
-        return f"{tokens} tokens exceed the table of {limit} positions of {self.config.name}"
-
-
-def names() -> tuple[str, ...]:
-    """The suites that come with the package."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+        return f"{tokens} tokens exceed the table of {limit} positions of {self.model}"
 
 
 def load(name: str, **chosen: Any) -> Suite:
-    """The suite of that name, with the fields in `chosen` that are not None put in place of its own.
+    """The suite of that name or path, with the fields in `chosen` that are not None put in place of its own.
 
     Raises:
-        SuiteError: an unknown suite, key, model, runtime or size, an empty grid, or a chosen length that a model
-            cannot have.
+        SuiteError: an unknown suite, key, model, runtime, dtype or size, a value of the wrong type, an empty grid, or a
+            chosen length that a model cannot have.
     """
-    known("suite", [name], names())
-    content = tomllib.loads((FOLDER / f"{name}.toml").read_text())
-    known("key", content, [field.name for field in fields(Suite)], where=f"suite {name}")
-    content = {"name": name, **content, **{key: value for key, value in chosen.items() if value is not None}}
+    content = {**DEFAULTS, **read(name), **{key: value for key, value in chosen.items() if value is not None}}
     for key in ("seq", "past"):
-        content[key] = lengths(content[key])
+        least = 0 if key == "past" else 1  # a decode step may be the first
+        content[key] = lengths(content[key], least) if content[key] != () else ()
     if list(content["models"]) == ["all"]:
         content["models"] = list(PRESETS)
-    for key in ("models", "runtimes"):
+    for key in ("models", "runtimes", "dtypes"):
         content[key] = tuple(dict.fromkeys(content[key]))
+        if not content[key]:
+            raise SuiteError(f"suite {name}: no {key}, so there is nothing to measure")
     suite = Suite(**content)
-    known("model", suite.models, PRESETS)
     known("runtime", suite.runtimes, all_runtimes())
+    known("dtype", suite.dtypes, DTYPES)
     known("size", [suite.size], SIZES)
+    _refuse_empty(suite)
     if chosen.get("seq") is not None:
         _refuse_too_long(suite, "forward")
     if chosen.get("past") is not None:
@@ -96,58 +111,23 @@ def load(name: str, **chosen: Any) -> Suite:
     return suite
 
 
-def known(kind: str, given: Iterable[str], choices: Collection[str], where: str = "") -> None:
-    """Refuse a name that is not among the choices, with the near matches.
-
-    Raises:
-        SuiteError: the first unknown name.
-    """
-    for name in given:
-        if name not in choices:
-            near = get_close_matches(name, list(choices), n=3, cutoff=0.5)
-            hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(choices)}"
-            raise SuiteError(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
-
-
-def lengths(text: str) -> tuple[int, ...]:
-    """Lengths from "64,100", or "128:8192:2x" (doubling), or "128:1024:+128" (in steps).
-
-    Raises:
-        SuiteError: not of these forms, or no length of at least 1 in it.
-    """
-    try:
-        if ":" not in text:
-            found = tuple(int(part) for part in text.split(","))
-        else:
-            low, high, step = text.split(":")
-            found = _range(int(low), int(high), step)
-    except ValueError:
-        raise SuiteError(f"lengths {text!r}: write 64,128 or 64:1024:2x or 64:1024:+64") from None
-    if not found or min(found) < 1:
-        raise SuiteError(f"lengths {text!r}: no length of at least 1 in it")
-    return tuple(sorted(set(found)))
-
-
-def _range(low: int, high: int, step: str) -> tuple[int, ...]:
-    factor = int(step[:-1]) if step.endswith("x") else 1
-    summand = int(step[1:]) if step.startswith("+") else 0
-    if low < 1 or (factor < 2 and summand < 1):
-        raise ValueError(step)
-    found = []
-    while low <= high:
-        found.append(low)
-        low = low * factor + summand
-    return tuple(found)
-
-
 def groups(suite: Suite) -> list[Group]:
-    """One group for each model and phase of the grid: forward passes, and steps where the model decodes."""
+    """One group for each model, phase and dtype of the grid: forward passes, and steps where the model decodes.
+
+    Raises:
+        SuiteError: a model that is not there, or two of one name.
+    """
     found = []
-    for name in suite.models:
-        config = PRESETS[name].at(suite.size)  # type: ignore[arg-type]  # checked by load
-        found.append(Group(config, "forward", suite.seq))
-        if "step" in phases(config):
-            found.append(Group(config, "step", suite.past))
+    for text in suite.models:
+        source, config = _model(text, suite.size)
+        for dtype in suite.dtypes:
+            if suite.seq:
+                found.append(Group(source, config, "forward", dtype, suite.seq))
+            if suite.past and config is not None and "step" in phases(config):
+                found.append(Group(source, config, "step", dtype, suite.past))
+    for name, count in Counter(group.name for group in found).items():
+        if count > 1:
+            raise SuiteError(f"two models of this suite are both called {name!r}: measure them apart")
     return found
 
 
@@ -155,10 +135,10 @@ def case(suite: Suite, group: Group, length: int, runtime: str) -> Case:
     """The case of one length on one runtime."""
     step = group.phase == "step"
     return Case(
-        model=group.config.name,
-        size=suite.size,
+        model=group.model,
+        size=group.source.size,
         phase=group.phase,
-        dtype="fp32",
+        dtype=group.dtype,
         runtime=runtime,
         batch=suite.batch,
         seq=1 if step else length,
@@ -168,12 +148,34 @@ def case(suite: Suite, group: Group, length: int, runtime: str) -> Case:
 
 def sizes(case: Case) -> dict[str, int]:
     """The free axes of a signature for a case; the source of an encoder-decoder is as long as what is decoded."""
-    return {"batch": case.batch, "sequence": case.seq, "past": case.past, "source": case.length}
+    return {"batch": case.batch, "sequence": case.seq, "past": case.past, "source": max(1, case.length)}
+
+
+def _model(text: str, size: str) -> tuple[Source, ModelConfig | None]:
+    """Where a model comes from, and what it is made of where that is known."""
+    try:
+        source = parse(text, size)
+        if source.kind == "preset":
+            return source, PRESETS[source.name].at(source.size)  # type: ignore[arg-type]  # checked by parse
+        if source.kind == "checkpoint":
+            return source, read_config(Path(source.name))[1]
+    except (SourceError, CheckpointError, ConfigError) as error:
+        raise SuiteError(str(error)) from None
+    if source.kind == "file":
+        raise SuiteError(f"{text}: the model behind a file is not known, so its outputs could not be checked")
+    return source, None
+
+
+def _refuse_empty(suite: Suite) -> None:
+    if not groups(suite):
+        what = "past is given, and none of the models decodes" if suite.past else "neither seq nor past is given"
+        raise SuiteError(f"suite {suite.name}: {what}, so there is nothing to measure")
 
 
 def _refuse_too_long(suite: Suite, phase: str) -> None:
-    for group in groups(suite):
+    planned: Iterable[Group] = (group for group in groups(suite) if group.phase == phase)
+    for group in planned:
         for length in group.lengths:
-            reason = group.too_long(length) if group.phase == phase else None
+            reason = group.too_long(length)
             if reason:
                 raise SuiteError(f"{reason}: choose shorter lengths, or leave the model out with --models")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..export.artifact import ExportedModel
-from ..export.exporter import export
+from ..export import cache
+from ..export.artifact import QUANTISED, ExportedModel
 from ..export.source import Source
 from ..models.phases import PhaseModule
 from ..models.signature import Array, Feeds
 from ..runtimes.base import Placement
 from ..runtimes.reference import Float64Graph, widen
+from .drift import HALVES, drift, in_precision, quantised_truth, rounded_source
 from .subject import RULER, rms
 
 SAME = 1e-9  # of the output's scale: far above float64 rounding, far below any real difference
@@ -23,48 +26,67 @@ SAME = 1e-9  # of the output's scale: far above float64 rounding, far below any 
 PROBE = {"batch": 3, "sequence": 33, "past": 7, "source": 21}
 
 
-def export_model(folder: str, source: dict[str, Any], phase: str) -> dict[str, Any]:
+def export_model(folder: str, source: dict[str, Any], phase: str, dtype: str) -> dict[str, Any]:
     """Export; answers the seconds that it took."""
-    return {"seconds": export(Source(**source), phase, Path(folder)).seconds}
+    _modules.cache_clear()  # the last model's weights would count against this one's memory
+    artifact, _ = cache.export(Source(**source), phase, Path(folder), dtype=dtype)
+    return {"seconds": artifact.seconds}
 
 
 def same_function(folder: str) -> dict[str, Any]:
     """The largest distance over all outputs between graph and source, in units of each output's scale."""
-    artifact = ExportedModel.open(Path(folder))
+    artifact, module, double = _modules(folder)
     most = artifact.limits.get("position_ids", PROBE["sequence"] + PROBE["past"])
     probe = {**PROBE, "sequence": min(PROBE["sequence"], most - PROBE["past"])}
     feeds = artifact.signature().feeds(probe, padding="left")
-    truth = outputs64(artifact.module(), feeds)
+    truth = outputs64(double, feeds)
     graph = Float64Graph(artifact.model_path).run(feeds)
+    if artifact.dtype != "fp32":
+        rounded = outputs64(rounded_source(module), feeds) if artifact.dtype in HALVES else None
+        return {**drift(graph, truth, rounded), "probe": probe}
     distances = {name: distance(graph[name], array) for name, array in truth.items()}
     worst = max(distances, key=lambda name: distances[name])
-    return {"output": worst, "distance": distances[worst], "limit": SAME, "probe": probe}
+    return {"check": "same function", "output": worst, "distance": distances[worst], "limit": SAME, "probe": probe}
 
 
 def write(folder: str, sizes: dict[str, int], file: str) -> dict[str, Any]:
     """Write the float64 outputs of one case, each with its ruler: the error of torch in the export's own dtype.
 
-    The ruler is at least the error of rounding truth itself to that dtype: no runtime can do better.
+    The ruler is at least the error of rounding truth itself to that dtype: no runtime can do better. Of a quantised
+    graph truth is the graph itself, and the ruler at least the error of its quantised activations (see `drift`).
     """
-    artifact = ExportedModel.open(Path(folder))
+    artifact, module, double = _modules(folder)
     feeds = artifact.signature().feeds(sizes)
-    module = artifact.module()
     single = outputs(module, feeds)
-    truth = outputs64(module, feeds)
+    truth = outputs64(double, feeds)
     rulers = {
-        RULER + name: max(rms(single[name] - array), rms(array.astype(single[name].dtype) - array))
+        name: max(rms(single[name] - array), rms(array.astype(single[name].dtype) - array))
         for name, array in truth.items()
     }
-    np.savez(file, **truth, **rulers)  # type: ignore[arg-type]
+    if artifact.dtype in QUANTISED:
+        truth, activations = quantised_truth(artifact, feeds)
+        rulers = {name: max(ruler, activations[name]) for name, ruler in rulers.items()}
+    np.savez(file, **truth, **{RULER + name: ruler for name, ruler in rulers.items()})  # type: ignore[arg-type]
     return {"file": file}
 
 
+@lru_cache(maxsize=1)
+def _modules(folder: str) -> tuple[ExportedModel, PhaseModule, PhaseModule]:
+    """An artifact with its source in its own precision and in float64, built once for all lengths."""
+    artifact = ExportedModel.open(Path(folder))
+    module = artifact.module()
+    double = deepcopy(module).double()
+    return artifact, in_precision(module, artifact.dtype), double
+
+
 def outputs(module: PhaseModule, feeds: Feeds) -> dict[str, Array]:
-    """The module's outputs by name, in its own dtype."""
+    """The module's outputs by name, in its own dtype; those of bfloat16, which NumPy lacks, in float32."""
+    own = next((weight.dtype for weight in module.parameters()), torch.float32)
     tensors = [torch.tensor(feeds[spec.name]) for spec in module.signature.inputs]
     with torch.inference_mode():
-        results = module(*tensors)
-    return {spec.name: tensor.numpy() for spec, tensor in zip(module.signature.outputs, results, strict=True)}
+        results = module(*(tensor.to(own) if tensor.is_floating_point() else tensor for tensor in tensors))
+    arrays = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor for tensor in results)
+    return {spec.name: array.numpy() for spec, array in zip(module.signature.outputs, arrays, strict=True)}
 
 
 def outputs64(module: PhaseModule, feeds: Feeds) -> dict[str, Array]:
@@ -81,11 +103,18 @@ def distance(found: Array, truth: Array) -> float:
     return worst / scale if scale > 0 else worst
 
 
+def source_session(source: Source, phase: str, kind: str) -> SourceSession:
+    """A source as one of `evaluation.SOURCES` says: as it is, in float64, or in float64 with rounded weights."""
+    module = source.module(phase)
+    half = HALVES.get(kind.partition("-")[2])
+    return SourceSession(module if half is None else module.to(half), double=kind != "source")
+
+
 class SourceSession:
     """A source model behind the face of a runtime's session, in its own precision or in float64."""
 
-    def __init__(self, source: Source, phase: str, *, double: bool) -> None:
-        self._module = source.module(phase)
+    def __init__(self, module: PhaseModule, *, double: bool) -> None:
+        self._module = module
         self._run = outputs64 if double else outputs
 
     def stage(self, feeds: Feeds) -> Feeds:

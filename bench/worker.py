@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from ..export.artifact import ArtifactError
+from ..export.artifact import ArtifactError, ExportedModel
 from ..export.source import SourceError
 from ..runtimes.base import RuntimeFailure
 from .evaluation import Evaluation, check_file
 from .subject import Subject
 
 
-def export(folder: str, source: dict[str, Any], phase: str) -> dict[str, Any]:
+def export(folder: str, source: dict[str, Any], phase: str, dtype: str) -> dict[str, Any]:
     """Export a source model into a folder."""
     from . import truth
 
-    return truth.export_model(folder, source, phase)
+    return truth.export_model(folder, source, phase, dtype)
 
 
 def same_function(folder: str) -> dict[str, Any]:
@@ -40,11 +43,28 @@ def write_truth(folder: str, sizes: dict[str, int], file: str) -> dict[str, Any]
     return truth.write(folder, sizes, file)
 
 
+def walk(**arguments: Any) -> dict[str, Any]:
+    """A graph and its source side by side in float64, value by value."""
+    from .validate.walk import answer
+
+    return answer(**arguments)
+
+
+def costs(folder: str, shapes: list[dict[str, int]]) -> dict[str, Any]:
+    """What a graph computes and moves at each of several sizes."""
+    from .graph_cost import GraphCost
+
+    graph = GraphCost(ExportedModel.open(Path(folder)).model_path)
+    return {"costs": [graph.at(sizes).totals() for sizes in shapes]}
+
+
 HANDLERS: dict[str, Callable[..., dict[str, Any]]] = {
     "check": check_file,
+    "costs": costs,
     "export": export,
     "same_function": same_function,
     "truth": write_truth,
+    "walk": walk,
 }
 
 
@@ -85,10 +105,19 @@ def main() -> None:
     """Serve until stdin ends, which it does when the runner is gone."""
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a library that prints must not break the protocol
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
     worker = Worker()
-    for line in sys.stdin:
-        channel.write(json.dumps(worker.answer(json.loads(line))) + "\n")
+    while True:
+        channel.write(json.dumps(worker.answer(json.loads(requests.get()))) + "\n")
         channel.flush()
+
+
+def _receive(requests: queue.SimpleQueue[str]) -> None:
+    """Pass requests on, and end the process with stdin, whatever it is at: a killed runner leaves nothing running."""
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -20,28 +20,47 @@ RUNS = Path("isorun-runs")
 
 
 def bench(
-    suite: Annotated[str, typer.Argument(help="`isorun list suites` shows them.")] = "quick",
-    models: Annotated[str | None, typer.Option(help="Presets, separated by commas.")] = None,
+    suite: Annotated[str, typer.Argument(help="`isorun list suites` shows them; or the path of a .toml.")] = "quick",
+    models: Annotated[
+        str | None, typer.Option(help="Presets, folders, hf:FOLDER or module:factory, with commas between.")
+    ] = None,
     runtimes: Annotated[str | None, typer.Option(help="Runtimes, separated by commas.")] = None,
     seq: Annotated[str | None, typer.Option(help="Lengths of a forward pass: 64,128 or 128:8192:2x.")] = None,
     past: Annotated[str | None, typer.Option(help="Cached tokens before a decode step, written likewise.")] = None,
     size: Annotated[Size | None, typer.Option(help="tiny, small, or full as published.")] = None,
+    dtypes: Annotated[str | None, typer.Option(help="Precisions of the exports, separated by commas.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Keep within this time: 90s, 10m, 2h.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with a run that ended early.")] = None,
 ) -> None:
     """Export, check and measure a suite of models, and write a report."""
     from ..bench.runner import Runner
     from ..bench.suite import load
+    from ..bench.suitefile import seconds
 
-    plan = load(
-        suite, models=split(models), runtimes=split(runtimes), seq=seq, past=past, size=size.value if size else None
-    )
-    runner = Runner(plan, _new_folder(plan))
+    limit_s = seconds(budget) if budget is not None else None
+    chosen = {
+        "models": split(models),
+        "runtimes": split(runtimes),
+        "seq": seq,
+        "past": past,
+        "size": size.value if size else None,
+        "dtypes": split(dtypes),
+    }
+    if resume is None:
+        plan = load(suite, **chosen, budget_s=limit_s, limited=True if limit_s else None)
+        runner = Runner(plan, _new_folder(plan))
+    elif any(value is not None for value in chosen.values()):
+        fail(f"{resume}: a resumed run measures what it was started with; of the other options only --budget is taken")
+    else:
+        runner = Runner.resume(resume, limit_s=limit_s)
     for name, reason in runner.missing.items():
         warn(f"{name} left out: {reason}")
-    if len(runner.missing) == len(plan.runtimes):
+    if len(runner.missing) == len(runner.suite.runtimes):
         fail("none of the chosen runtimes can run here")
     interrupted = drive(runner)
     write_all(runner.folder)
     if interrupted:
+        warn(f"go on with: isorun bench --resume {runner.folder}")
         raise typer.Exit(130)
 
 

@@ -3,29 +3,91 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..terminal import say
-from .options import Size
+from ..export.opsets import DEFAULT_OPSET
+from ..terminal import fail, say, table
+from .options import Dtype, Size, Target
+
+if TYPE_CHECKING:
+    from ..export.artifact import ExportedModel
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="A preset; `isorun list models` shows them.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to make.")],
+    model: Annotated[str, typer.Argument(help="PRESET[@SIZE], hf:FOLDER, module:factory, a checkpoint, an .onnx.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The folder to make.")] = None,
     phase: Annotated[str, typer.Option(help="forward, step (with a cache) or encode.")] = "forward",
-    size: Annotated[Size, typer.Option(help="tiny, small, or full as published.")] = Size.small,
-    opset: Annotated[int, typer.Option(min=18, max=25)] = 23,
-    seed: Annotated[int, typer.Option(help="Seed of the random weights.")] = 0,
+    size: Annotated[Size, typer.Option(help="Of a preset: tiny, small, or full as published.")] = Size.small,
+    opset: Annotated[int, typer.Option(min=18, max=25)] = DEFAULT_OPSET,
+    seed: Annotated[int, typer.Option(help="Seed of the random weights of a preset.")] = 0,
+    dtype: Annotated[Dtype, typer.Option(help="The precision of the graph.")] = Dtype.fp32,
+    per_channel: Annotated[bool, typer.Option(help="int8: a scale for each output channel, or each matrix.")] = True,
+    block_size: Annotated[int, typer.Option(help="int4 and int8-weights: input channels with one scale.")] = 32,
+    accuracy_level: Annotated[int, typer.Option(min=0, max=4, help="The same: 0 is float32 products, 4 int8.")] = 4,
+    external_data: Annotated[bool, typer.Option(help="Weights in a file of their own, as from 1.5 GiB on.")] = False,
+    target: Annotated[Target, typer.Option("--for", help="Whose fused operators to use.")] = Target.portable,
+    last_logits: Annotated[bool, typer.Option(help="Logits of the last token alone.")] = False,
+    force: Annotated[bool, typer.Option(help="Replace the export that the folder holds.")] = False,
+    allow_specialised: Annotated[bool, typer.Option(help="Also what holds at the traced sizes alone.")] = False,
+    cache: Annotated[bool, typer.Option(help="Take an export of the same that is there already.")] = True,
+    compare_exporters: Annotated[bool, typer.Option(help="torch's two exporters side by side; no folder.")] = False,
 ) -> None:
     """Export a model to ONNX with free batch, sequence and past, and a manifest."""
-    from ..bench.suite import known
-    from ..export.exporter import export as run
-    from ..export.source import Source
-    from ..models.presets import PRESETS
+    from ..export.source import read
 
-    known("model", [model], PRESETS)
-    artifact = run(Source("preset", model, size.value, seed), phase, output, opset=opset)
-    say(f"{sum(artifact.ops.values())} nodes at opset {artifact.opset} in {artifact.seconds:.1f} s")
+    source = read(model, size.value, seed)
+    if compare_exporters:
+        from ..export.exporters import compare
+
+        table(f"{model}, {phase}", compare(source, phase, opset=opset))
+        return
+    if output is None:
+        fail("export: the folder to make is missing: -o DIR")
+    if source.kind == "file":
+        from ..export.adoption import adopt_file
+
+        if dtype is Dtype.fp32:
+            _report(adopt_file(Path(source.name), output, force=force), "adopted")
+            return
+        from ..export.finish import derive
+        from ..export.precision import Quantisation
+
+        quantisation = Quantisation(per_channel, block_size, accuracy_level)
+        with TemporaryDirectory(prefix="isorun-") as folder:
+            adopted = adopt_file(Path(source.name), Path(folder) / "adopted")
+            how = {"options": quantisation, "external": external_data, "force": force}
+            _report(derive(adopted, dtype.value, output, **how), f"adopted in {dtype.value}")
+        return
+    options: dict[str, Any] = {
+        "opset": opset,
+        "dtype": dtype.value,
+        "target": target.value,
+        "last_logits": last_logits,
+        "force": force,
+        "allow_specialised": allow_specialised,
+        "external": external_data,
+        "quantisation": {"per_channel": per_channel, "block_size": block_size, "accuracy_level": accuracy_level},
+    }
+    from ..export.cache import export as run
+
+    artifact, there = run(source, phase, output, prove=lambda: _prover(source), keep=cache, **options)
+    _report(artifact, "from the cache" if there else f"in {artifact.seconds:.1f} s")
+
+
+def _prover(source: Any) -> Any:
+    """What fused graphs are held to; it brings torch, so only where something is made."""
+    from ..bench.proof import prover
+
+    return prover(source)
+
+
+def _report(artifact: ExportedModel, how: str) -> None:
+    for note in artifact.notes:
+        say(note)
+    for name, error in artifact.errors.items():
+        say(f"error of {name} against float64: {error:.2g}")
+    say(f"{sum(artifact.ops.values())} nodes at opset {artifact.opset}, {how}")
     say(artifact.model_path)

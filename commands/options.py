@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ..export.artifact import DTYPES
+
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 
 
@@ -16,6 +18,15 @@ class Size(StrEnum):
     tiny = "tiny"
     small = "small"
     full = "full"
+
+
+Dtype = StrEnum("Dtype", {name: name for name in DTYPES})
+class Target(StrEnum):
+    """Whose operators an export may use."""
+
+    portable = "portable"
+    ort_cpu = "ort-cpu"
+    ort_cuda = "ort-cuda"
 
 
 def split(text: str | None) -> list[str] | None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..terminal import findings, say, say_json, table
+from ..terminal import fail, findings, say, say_json, table, warn
 from .options import JSON
+
+if TYPE_CHECKING:
+    from ..bench.validate.finding import Report
 
 
 def validate(
     path: Annotated[Path, typer.Argument(help="An .onnx file, an exported folder, or an OpenVINO .xml.")],
-    reference: Annotated[str | None, typer.Option(help="PRESET[@SIZE], module:factory or another .onnx.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="PRESET[@SIZE], hf:FOLDER, a checkpoint folder, module:factory or another .onnx.")
+    ] = None,
     inputs: Annotated[Path | None, typer.Option(help="Arrays by input name, .npz.")] = None,
     expected: Annotated[Path | None, typer.Option(help="Arrays by output name, .npz.")] = None,
     runtime: Annotated[list[str] | None, typer.Option(help="Default: every runtime here.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write the report as one self-contained page.")] = None,
     as_json: JSON = False,
 ) -> None:
     """Find any real difference between an exported model and what it should be. Exit 0 pass, 1 fail, 2 error."""
@@ -24,6 +30,8 @@ def validate(
     from ..bench.validate.run import validate as run
 
     result = run(path, reference=reference, inputs=inputs, expected=expected, runtimes=runtime)
+    if html is not None:
+        _write(html, result)
     if as_json:
         say_json(result.to_json())
     else:
@@ -31,23 +39,55 @@ def validate(
     raise typer.Exit(EXIT[result.verdict])
 
 
+def _write(file: Path, result: Report) -> None:
+    """The page, or a refusal where it cannot be written."""
+    from ..reports.validation import page
+
+    try:
+        file.write_text(page(result.to_json()), encoding="utf-8", errors="replace")
+    except OSError as error:
+        fail(f"--html {file}: {error.strerror}")
+
+
 def mutate(
-    paths: Annotated[list[Path], typer.Argument(help="Exported folders.")],
+    paths: Annotated[list[Path] | None, typer.Argument(help="Exported folders.")] = None,
     seed: Annotated[int, typer.Option(help="Where the faults are planted.")] = 0,
+    whole: Annotated[bool, typer.Option("--all", help="Every preset at tiny instead, exported on the way.")] = False,
+    into: Annotated[Path, typer.Option(help="With --all: what is done lies here, and is not done again.")] = Path(
+        "isorun-mutants"
+    ),
+    jobs: Annotated[int, typer.Option(min=1, help="With --all: processes.")] = 1,
+    budget: Annotated[float, typer.Option(help="With --all: seconds after which nothing new is begun.")] = 36000.0,
     as_json: JSON = False,
 ) -> None:
     """Plant every kind of fault in exported models, and see which ones validation finds. Exit 1 if one is missed."""
-    from ..bench.certificate import certify, columns
-
-    rows = []
-    for path in paths:
-        for mutant in certify(path, seed):
-            rows.append({"model": path.name, **columns(mutant)})
+    if whole == bool(paths):
+        fail("give exported folders, or --all")
+    rows = _zoo(into, jobs, budget) if whole else _mutants(paths or [], seed)
     if as_json:
         say_json(rows)
-    else:
+    elif rows and not whole:
         table("planted faults", rows)
-    missed = sum(row["validate"] == "missed" for row in rows)
-    counted = sum(row["validate"] != "equivalent" for row in rows)
+    missed = sum(row["validate"] in ("missed", "fail") for row in rows)
+    counted = sum(bool(row["fault"]) and row["validate"] != "equivalent" for row in rows)
     say(f"{counted - missed} of {counted} faults that change the function are found")
     raise typer.Exit(1 if missed else 0)
+
+
+def _mutants(paths: list[Path], seed: int) -> list[dict[str, Any]]:
+    from ..bench.certificate import certify, columns
+
+    return [{"model": path.name, **columns(mutant)} for path in paths for mutant in certify(path, seed)]
+
+
+def _zoo(into: Path, jobs: int, budget: float) -> list[dict[str, Any]]:
+    """Go on where the folder stops, and write its table anew."""
+    from ..bench import zoo
+
+    for task, rows in zoo.run(into, jobs, budget):
+        missed = [row["fault"] or "fails without a fault" for row in rows if row["validate"] in ("missed", "fail")]
+        warn(f"{task.model} {task.phase}, seed {task.seed}: {len(rows) - 1} mutants; {', '.join(missed) or 'all well'}")
+    rows = zoo.records(into)
+    (into / "mutations.md").write_text(zoo.page(rows))
+    say(into / "mutations.md")
+    return rows

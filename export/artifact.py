@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ SCHEMA = 1
 MANIFEST = "artifact.json"
 MODEL = "model.onnx"
 FLOAT16 = 10  # onnx.TensorProto.FLOAT16
-DTYPES = ("fp32", "fp16")
+DTYPES = ("fp32", "fp16", "bf16", "int8", "int8-weights", "int4")
+QUANTISED = ("int8", "int8-weights", "int4")  # graphs that are other functions than their sources, by intention
 
 
 class ArtifactError(Exception):
@@ -34,7 +35,11 @@ class ExportedModel:
     """An exported model on disk.
 
     `phase` is "forward", "step" or "encode"; `ops` counts operators by name; `files` maps each file of the folder to
-    its SHA-256; `limits` maps id inputs to their exclusive upper bound; `seconds` is what the export took.
+    its SHA-256; `limits` maps id inputs to their exclusive upper bound; `seconds` is what the export took; `notes` are
+    what the graph passes say of their work; `errors` are those measured at export, relative, of each output against
+    the source in float64 (rms over rms); `sizes` holds `source_bytes` (the weights) and `file_bytes`. `session` are
+    options of a runtime's session that the target is faster with, and `aliases` maps an output to the input whose buffer
+    it may share: a present that is written behind its past.
     """
 
     folder: Path
@@ -48,6 +53,12 @@ class ExportedModel:
     versions: Mapping[str, str]
     seconds: float
     model: str = MODEL
+    target: str = "portable"
+    notes: tuple[str, ...] = ()
+    errors: Mapping[str, float] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    session: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def model_path(self) -> Path:
@@ -92,6 +103,7 @@ class ExportedModel:
             schema = content.pop("schema")
             if schema > SCHEMA:
                 raise ArtifactError(f"{path}: schema {schema} is newer than the {SCHEMA} that this isorun reads")
+            content["notes"] = tuple(content.get("notes", ()))
             return _sane(cls(folder=folder, **{**content, "source": Source(**content["source"])}))
         except (RecursionError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ArtifactError(f"{path}: not a manifest: {error}") from None
@@ -103,7 +115,8 @@ def _sane(artifact: ExportedModel) -> ExportedModel:
     Raises:
         ValueError: which do not.
     """
-    types = {"phase": str, "dtype": str, "model": str, "opset": int, "ops": dict, "files": dict, "limits": dict}
+    texts = dict.fromkeys(("phase", "dtype", "model", "target"), str)
+    types = {**texts, "opset": int, **dict.fromkeys(("ops", "files", "limits", "errors", "sizes", "session", "aliases"), dict)}
     for name, wanted in types.items():
         if not isinstance(getattr(artifact, name), wanted):
             raise ValueError(f"{name} is {getattr(artifact, name)!r}, which is no {wanted.__name__}")

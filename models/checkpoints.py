@@ -15,6 +15,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from . import presets
 from .config import ModelConfig
+from .deferred import Draw, without_weights
 from .family import Family, Part, PerExpert, PerHead
 from .transformer import build
 
@@ -57,6 +59,25 @@ def load(folder: Path) -> tuple[ModelConfig, nn.Module]:
     _fill(model, values)
     _restore_buffers(model, config)
     return config, model
+
+
+def stored(folder: Path) -> tuple[ModelConfig, nn.Module, Draw]:
+    """The same without weights in memory: each is read from its file when it is asked for by name, float32.
+
+    Raises:
+        CheckpointError, ConfigError: as `load`; a misshapen tensor when it is read.
+    """
+    family, config = read_config(folder)
+    tensors = _open(folder, family, ExitStack())  # the files stay open as long as what reads from them lives
+    config = family.refine(config, tensors.keys())
+    with without_weights():
+        model = build(config)
+    _refuse_other_family(family, tensors, folder)
+    readers = dict(_readers(model, family, tensors, folder))
+    _refuse_unknown(family, tensors, model, folder)
+    first = {parameter: name for name, parameter in reversed(list(model.named_parameters(remove_duplicate=False)))}
+    names = {name: first[parameter] for name, parameter in model.named_parameters(remove_duplicate=False)}
+    return config, model, lambda name: readers[names[name]]().to(torch.float32)
 
 
 def read_config(folder: Path) -> tuple[Family, ModelConfig]:
@@ -112,16 +133,30 @@ def _open(folder: Path, family: Family, stack: ExitStack) -> dict[str, Callable[
 def _values(
     model: nn.Module, family: Family, stored: Mapping[str, Callable[[], Tensor]], where: Path
 ) -> Iterator[tuple[str, Tensor]]:
+    for name, read in _readers(model, family, stored, where):
+        yield name, read()
+
+
+def _readers(
+    model: nn.Module, family: Family, stored: Mapping[str, Callable[[], Tensor]], where: Path
+) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    """How to read each of our parameters; that a tensor is missing is said at once."""
     for name, parameter in model.named_parameters():
         part, names = _counterpart(name, model, family)
         for theirs in names:
             if theirs not in stored:
                 raise CheckpointError(f"{where}: tensor {theirs} is missing ({family.model_type})")
-        value = part.take(*(stored[theirs]() for theirs in names))
-        if value.shape != parameter.shape:
-            shapes = f"{tuple(value.shape)} for {name}, should be {tuple(parameter.shape)}"
-            raise CheckpointError(f"{where}: tensor {', '.join(names)} gives shape {shapes}")
-        yield name, value
+
+        def read(
+            name: str = name, shape: torch.Size = parameter.shape, part: Any = part, names: list[str] = names
+        ) -> Tensor:
+            value: Tensor = part.take(*(stored[theirs]() for theirs in names))
+            if value.shape != shape:
+                shapes = f"{tuple(value.shape)} for {name}, should be {tuple(shape)}"
+                raise CheckpointError(f"{where}: tensor {', '.join(names)} gives shape {shapes}")
+            return value
+
+        yield name, read
 
 
 def _counterpart(name: str, model: nn.Module, family: Family) -> tuple[Part | PerHead | PerExpert, list[str]]:

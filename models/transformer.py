@@ -140,20 +140,25 @@ def initialise(model: nn.Module, config: ModelConfig, seed: int) -> None:
     Matrices have variance 1/fan-in, so scores and activations stay of order 1; gains vary around 1 and biases around 0.
     """
     generator = torch.Generator().manual_seed(seed)
-    table_std = config.dim**-0.5 if config.embedding.scale else 1.0
     for module in model.modules():
-        if isinstance(module, nn.Linear):
-            fan_in = module.fan_in if isinstance(module, ExpertLinear) else module.in_features
-            nn.init.normal_(module.weight, 0, fan_in**-0.5, generator=generator)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, 0, table_std, generator=generator)
-        elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
-            nn.init.normal_(module.weight, 1, 0.1, generator=generator)
-        elif isinstance(module, LSTMLayer | RNNLayer | TransformerXLAttention):
-            module.initialise(generator)
-        bias = getattr(module, "bias", None)
-        if isinstance(module, nn.Linear | nn.LayerNorm) and bias is not None:
-            nn.init.normal_(bias, 0, 0.1, generator=generator)
+        initialise_module(module, config, generator)
+
+
+def initialise_module(module: nn.Module, config: ModelConfig, generator: torch.Generator) -> None:
+    """The weights that a module itself holds, drawn in turn: `initialise` goes through all modules in their order."""
+    table_std = config.dim**-0.5 if config.embedding.scale else 1.0
+    if isinstance(module, nn.Linear):
+        fan_in = module.fan_in if isinstance(module, ExpertLinear) else module.in_features
+        nn.init.normal_(module.weight, 0, fan_in**-0.5, generator=generator)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, 0, table_std, generator=generator)
+    elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        nn.init.normal_(module.weight, 1, 0.1, generator=generator)
+    elif isinstance(module, LSTMLayer | RNNLayer | TransformerXLAttention):
+        module.initialise(generator)
+    bias = getattr(module, "bias", None)
+    if isinstance(module, nn.Linear | nn.LayerNorm) and bias is not None:
+        nn.init.normal_(bias, 0, 0.1, generator=generator)
 
 
 def _counted(ids: Tensor) -> Tensor:

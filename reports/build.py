@@ -6,17 +6,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ..bench.records import Run
+from ..bench import benchmark_file
+from ..bench.records import Run, to_line
 from . import data, html, markdown
-from .document import Document
+from .chart import colours
+from .document import Attachment, Document
+from .files import replace
 from .format import listing, moment, plain, plural
+from .series import facets, runtimes
 from .views import VIEWS
 
-FORMATS: Mapping[str, Callable[[Run], str]] = {
-    "html": lambda run: html.render(document(run)),
-    "md": lambda run: markdown.render(document(run)),
-    "csv": data.to_csv,
-    "json": data.to_json,
+SAMPLES = 60_000  # raw samples that a page carries, about 0.4 MB; more stay in the run folder
+FORMATS: Mapping[str, Callable[[Run], bytes]] = {
+    "html": lambda run: encoded(html.render(document(run))),
+    "md": lambda run: encoded(markdown.render(document(run))),
+    "csv": lambda run: encoded(data.to_csv(run)),
+    "json": lambda run: encoded(data.to_json(run)),
+    "parquet": data.to_parquet,
+    "pytest-benchmark": lambda run: encoded(benchmark_file.write(run)),
 }
 
 
@@ -24,14 +31,43 @@ def document(run: Run) -> Document:
     """What there is to say about a run."""
     sections = tuple(section for view in VIEWS if (section := view(run)))
     name = plain(run.header.get("name"))
-    return Document(f"isorun report: {name}" if name else "isorun report", tuple(_lead(run)), sections)
+    return Document(
+        title=f"isorun report: {name}" if name else "isorun report",
+        lead=tuple(_lead(run)),
+        sections=sections,
+        facets=facets(run),
+        series=colours(runtimes(run)),
+        attachments=_attachments(run),
+    )
 
 
-def render(run: Run, format: str) -> str:
-    """A run as text in one of the `FORMATS`.
+def _attachments(run: Run) -> tuple[Attachment, ...]:
+    """What the page carries: the table, everything as JSON, and the raw samples."""
+    if not run.measurements:
+        return ()
+    files = [
+        Attachment("measurements.csv", "text/csv", encoded(data.to_csv(run))),
+        Attachment("report.json", "application/json", encoded(data.to_json(run))),
+    ]
+    samples = sum(len(block) for m in run.measurements for block in m.blocks_ns)
+    if samples <= SAMPLES:
+        lines = [*map(to_line, run.verdicts), *map(to_line, run.measurements)]
+        records = "".join(f"{line}\n" for line in lines)
+        files.append(Attachment("records.jsonl", "application/jsonl", encoded(records)))
+    return tuple(files)
+
+
+def encoded(text: str) -> bytes:
+    """Text as UTF-8; what that cannot hold, as half of a surrogate pair in a name, becomes a question mark."""
+    return text.encode("utf-8", errors="replace")
+
+
+def render(run: Run, format: str) -> bytes:
+    """A run in one of the `FORMATS`; text is UTF-8.
 
     Raises:
         ValueError: there is no such format.
+        ReportError: what the format needs is not installed.
     """
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: take one of {', '.join(FORMATS)}")
@@ -47,16 +83,10 @@ def write(run: Run, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     made = document(run)
     page = folder / "report.html"
-    _replace(page, html.render(made))
-    _replace(folder / "report.md", markdown.render(made, page.name))
-    _replace(folder / "measurements.csv", data.to_csv(run))
+    replace(page, encoded(html.render(made)))
+    replace(folder / "report.md", encoded(markdown.render(made, page.name)))
+    replace(folder / "measurements.csv", encoded(data.to_csv(run)))
     return page
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8", errors="replace", newline="")  # a name may hold what UTF-8 cannot
-    part.replace(path)
 
 
 def _lead(run: Run) -> list[str]:

@@ -1,15 +1,11 @@
-"""A run as data: `measurements.csv`, one row a measurement, and one JSON document.
+"""A run as data: one row a measurement (CSV, Parquet; see `columns`), and one JSON document (see `schema`).
 
-Columns, with their units in their names: `model`, `size`, `phase`, `dtype`, `runtime`, `batch`, `seq` (new tokens of a
-call), `past` (cached tokens before them), `status` (ok, skipped, failed) and the `reason` why there is no time;
-`median_ms` of a call with its interval `low_ms` to `high_ms`, from `blocks` blocks with `calls` calls in all;
-`tokens_per_s` (new tokens), `prepare_s` (loading the model), `peak_bytes` (resident memory of the process), `flops` of
-a call and `gflops_per_s`; `worst_error_ratio` (error against float64 in units of torch's own rounding); `provider`,
-`precision` and `threads` of the session. A time whose outputs were not verified is left out.
+A time whose outputs were not verified is left out.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Mapping
@@ -20,43 +16,110 @@ import pandas as pd
 
 from ..bench.records import Measurement, Run
 from ..bench.timing import median_interval
-from .series import distance, untimed, worst
+from .answers import cards
+from .columns import COLUMNS, NAMES
+from .document import Card
+from .series import Growth, distance, groups, growth, untimed, worst
 
-COLUMNS = (
-    *("model", "size", "phase", "dtype", "runtime", "batch", "seq", "past", "status", "reason"),
-    *("median_ms", "low_ms", "high_ms", "blocks", "calls", "tokens_per_s", "prepare_s", "peak_bytes"),
-    *("flops", "gflops_per_s", "worst_error_ratio", "provider", "precision", "threads"),
-)
-_INTEGERS = ("batch", "seq", "past", "blocks", "calls", "peak_bytes", "flops", "threads")
+JSON_SCHEMA = 1
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what makes a spreadsheet compute a cell that begins with it
+
+
+class ReportError(Exception):
+    """A report that cannot be made here; the message says what is missing."""
 
 
 def to_csv(run: Run) -> str:
     """The measurements as comma-separated values; text that a spreadsheet would compute begins with an apostrophe."""
-    rows = [{key: _inert(value) for key, value in row(m).items()} for m in run.measurements]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_INTEGERS, "Int64"))
+    rows = [{key: inert(value) for key, value in row(m).items()} for m in run.measurements]
+    frame = pd.DataFrame(rows, columns=list(NAMES)).astype(_whole())
     return str(frame.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
 
 
+def to_parquet(run: Run) -> bytes:
+    """The measurements as Parquet; each field says its unit and meaning in its metadata.
+
+    Raises:
+        ReportError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ReportError("Parquet needs pyarrow: install the extra, pip install 'isorun[parquet]'") from None
+    kinds = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64()}
+    fields = [
+        pa.field(column.name, kinds[column.kind], metadata={"unit": column.unit, "meaning": column.text})
+        for column in COLUMNS
+    ]
+    stream = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([_encodable(row(m)) for m in run.measurements], pa.schema(fields)), stream)
+    return stream.getvalue()
+
+
 def to_json(run: Run) -> str:
-    """One JSON document: the header, the rows of the CSV, the verdicts and the problems; null where no number is."""
+    """One JSON document: header, answers, the rows of the CSV, laws, verdicts, problems; null where no number is."""
     content = {
+        "schema": JSON_SCHEMA,
         "header": dict(run.header),
+        "answers": [answer for card in cards(run) for answer in _said(card)],
         "measurements": [row(m) for m in run.measurements],
+        "laws": _laws(run),
         "verdicts": [asdict(verdict) for verdict in run.verdicts],
         "problems": list(run.problems),
     }
     return json.dumps(finite(content), indent=1, allow_nan=False) + "\n"
 
 
+def _said(card: Card) -> list[dict[str, str]]:
+    return [
+        {
+            "model": card.title,
+            "question": answer.question,
+            "about": line.label,
+            "answer": line.head,
+            "detail": line.detail,
+            "tone": line.tone,
+        }
+        for answer in card.answers
+        for line in answer.lines
+    ]
+
+
+def _laws(run: Run) -> list[dict[str, Any]]:
+    """The fitted law of each line; times in nanoseconds, intervals as [low, high]."""
+    found = []
+    for group in groups(run):
+        about = {key: getattr(group, key) for key in ("model", "size", "phase", "dtype", "batch")}
+        for runtime in group.lines:
+            law = growth(group, runtime)
+            if law is not None:
+                found.append({**about, "runtime": runtime, **_law(law)})
+    return found
+
+
+def _law(law: Growth) -> dict[str, Any]:
+    fit = law.fit
+    names = ("c0_ns", "c1_ns", "c2_ns")
+    return {
+        **dict(zip(names, fit.coefficients, strict=True)),
+        **{f"{name}_interval": [end.low, end.high] for name, end in zip(names, fit.intervals, strict=True)},
+        "exponent": fit.exponent,
+        "exponent_interval": [fit.exponent_interval.low, fit.exponent_interval.high],
+        "flops_exponent": law.predicted,
+        "verdict": law.word,
+    }
+
+
 def row(m: Measurement) -> dict[str, Any]:
-    """One measurement by the columns above; None for what is not known or must not be shown."""
+    """One measurement by its columns; None for what is not known or must not be shown."""
     case, error, placed = asdict(m.case), worst(m), m.placement
     return {
         **case,
         "status": m.status,
         "reason": untimed(m),
         **_times(m),
+        "stopped": m.stopped,
         "prepare_s": m.prepare_s,
         "peak_bytes": m.peak_bytes,
         "flops": m.flops,
@@ -84,7 +147,20 @@ def _times(m: Measurement) -> dict[str, Any]:
     }
 
 
-def _inert(value: Any) -> Any:
+def _whole() -> dict[str, str]:
+    return {column.name: "Int64" for column in COLUMNS if column.kind == "integer"}
+
+
+def _encodable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Text that UTF-8 can hold."""
+    return {
+        key: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for key, value in values.items()
+    }
+
+
+def inert(value: Any) -> Any:
+    """The same value for a cell of a spreadsheet: text that it would compute begins with an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 

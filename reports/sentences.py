@@ -10,6 +10,7 @@ from ..bench.records import Run, Verdict
 from .format import listing, plural
 from .series import (
     BASE,
+    DRIFT,
     PHASES,
     SAME_FUNCTION,
     Group,
@@ -76,7 +77,7 @@ def _outputs(found: Sequence[Group], names: Sequence[str]) -> str:
 
 
 def _others(run: Run) -> str:
-    bad = [v for v in run.verdicts if v.status != "pass" and v.check != SAME_FUNCTION]
+    bad = [v for v in run.verdicts if v.status != "pass" and v.check not in (SAME_FUNCTION, DRIFT)]
     named = "; ".join(f"{v.check} of {_named(v)} ({v.status})" for v in bad)
     return f"Other checks that did not pass: {named}." if bad else ""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cache
 
 from ..bench.complexity import Fit, fit, judge, slope
+from ..bench.fairness import refusal
 from ..bench.records import Case, Measurement, OutputError, Run, Verdict
 from ..bench.timing import Comparison, compare
 from .document import Tone
@@ -16,6 +17,7 @@ from .format import number
 BASE = "torch"  # the runtime that speed-ups are measured against
 PARITY_LIMIT = 3.0  # worst error of a runtime in units of torch's own rounding in the same precision
 SAME_FUNCTION = "same function"  # the check that compares graph and source, both in float64
+DRIFT = "drift"  # the same of a graph that another precision changed on purpose, with the limit that it allows
 SPEED_TONES: Mapping[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain", "cannot tell": "unsure"}
 GROWTH_TONES: Mapping[str, Tone] = {"agrees": "good", "disagrees": "bad"}  # every other word is unsure
 PHASES = {"forward": "forward", "step": "decode step", "encode": "encode"}
@@ -23,12 +25,14 @@ PHASES = {"forward": "forward", "step": "decode step", "encode": "encode"}
 
 @dataclass(frozen=True)
 class Group:
-    """One model in one phase: its measurements by runtime, each line in order of n."""
+    """One model in one phase: its measurements by runtime, each line in order of n. `index` is its place in the run."""
 
+    index: int
     model: str
     size: str
     phase: str
     dtype: str
+    batch: int
     label: str
     lines: Mapping[str, tuple[Measurement, ...]]
 
@@ -76,8 +80,23 @@ def groups(run: Run) -> tuple[Group, ...]:
     members: dict[tuple[object, ...], list[Measurement]] = {}
     for m in last.values():
         members.setdefault(_key(m.case), []).append(m)
-    made = [_group(found, set(last)) for found in members.values()]
-    return tuple(sorted(made, key=lambda group: (ranks[group.model, group.size], group.phase != "forward")))
+    varied = {axis for axis in ("dtype", "batch") if len({getattr(case, axis) for case in last}) > 1}
+    made = [_group(found, varied) for found in members.values()]
+    made.sort(key=lambda group: (ranks[group.model, group.size], group.phase != "forward"))
+    return tuple(replace(group, index=index) for index, group in enumerate(made))
+
+
+def facets(run: Run) -> tuple[Mapping[str, str], ...]:
+    """What each group can be chosen by."""
+    return tuple(
+        {
+            "model": group.name,
+            "phase": PHASES.get(group.phase, group.phase),
+            "batch": str(group.batch),
+            "dtype": group.dtype,
+        }
+        for group in groups(run)
+    )
 
 
 def runtimes(run: Run) -> tuple[str, ...]:
@@ -123,15 +142,28 @@ def objection(m: Measurement) -> str | None:
 
 
 def speeds(group: Group, runtime: str) -> dict[int, Comparison]:
-    """Speed over the base runtime at each n where both times may be shown."""
+    """Speed over the base runtime at each n where both times may be shown, and compared."""
     if runtime == BASE:
         return {}
-    base = {m.case.length: m.block_medians_ns for m in group.shown(BASE)}
+    base = {m.case.length: m for m in group.shown(BASE)}
     return {
-        m.case.length: compare(base[m.case.length], m.block_medians_ns)
+        m.case.length: compare(base[m.case.length].block_medians_ns, m.block_medians_ns)
         for m in group.shown(runtime)
-        if m.case.length in base
+        if m.case.length in base and refusal(base[m.case.length], m) is None
     }
+
+
+def refusals(run: Run) -> tuple[str, ...]:
+    """Why some times are not compared with the base's: each reason once."""
+    pairs = (
+        (base, m)
+        for group in groups(run)
+        for base in group.shown(BASE)
+        for runtime in group.lines
+        for m in group.shown(runtime)
+        if m.case.length == base.case.length and runtime != BASE
+    )
+    return tuple(dict.fromkeys(reason for base, m in pairs if (reason := refusal(base, m))))
 
 
 def growth(group: Group, runtime: str) -> Growth | None:
@@ -142,10 +174,10 @@ def growth(group: Group, runtime: str) -> Growth | None:
         law = _fit(lengths, tuple(m.block_medians_ns for m in line))
     except ValueError:
         return None
-    counts = [m.flops for m in line if m.flops]
-    if len(counts) < len(line):
-        return Growth(law, None, "no prediction", "the FLOPs of this model are not known")
-    predicted = slope(lengths, counts)
+    amounts = [m.work for m in line if m.work]
+    if len(amounts) < len(line):
+        return Growth(law, None, "no prediction", "the operations of this model are not known")
+    predicted = slope(lengths, amounts)
     return Growth(law, predicted, *judge(law, predicted))
 
 
@@ -156,7 +188,7 @@ def verdict_of(run: Run, group: Group) -> Verdict | None:
 
 def faithful(run: Run) -> dict[tuple[str, str, str, str], Verdict]:
     """The last answer to that question by model, size, phase and dtype."""
-    return {(v.model, v.size, v.phase, v.dtype): v for v in run.verdicts if v.check == SAME_FUNCTION}
+    return {(v.model, v.size, v.phase, v.dtype): v for v in run.verdicts if v.check in (SAME_FUNCTION, DRIFT)}
 
 
 def worded(comparison: Comparison) -> str:
@@ -170,35 +202,37 @@ def _key(case: Case) -> tuple[object, ...]:
     return case.model, case.size, case.phase, case.dtype, case.batch, other
 
 
-def _group(members: list[Measurement], cases: set[Case]) -> Group:
+def _group(members: list[Measurement], varied: set[str]) -> Group:
     first = members[0].case
     lines: dict[str, list[Measurement]] = {}
     for m in sorted(members, key=lambda m: (m.case.runtime != BASE, m.case.length)):
         lines.setdefault(m.case.runtime, []).append(m)
     return Group(
+        index=0,
         model=first.model,
         size=first.size,
         phase=first.phase,
         dtype=first.dtype,
-        label=_label(first, cases),
+        batch=first.batch,
+        label=_label(first, varied),
         lines={runtime: tuple(line) for runtime, line in lines.items()},
     )
 
 
-def _label(case: Case, cases: set[Case]) -> str:
+def _label(case: Case, varied: set[str]) -> str:
     """The phase, and of the rest what differs within the run."""
     words = [PHASES.get(case.phase, case.phase)]
     if case.phase == "step" and case.seq != 1:
         words.append(f"{case.seq} new tokens")
     if case.phase != "step" and case.past:
         words.append(f"{case.past} past tokens")
-    if len({other.dtype for other in cases}) > 1:
+    if "dtype" in varied:
         words.append(case.dtype)
-    if len({other.batch for other in cases}) > 1:
+    if "batch" in varied:
         words.append(f"batch {case.batch}")
     return ", ".join(words)
 
 
-@lru_cache(maxsize=512)  # several views ask for the same line, and its intervals come from resampling
+@cache  # several views ask for the same line, and its intervals come from resampling
 def _fit(lengths: tuple[int, ...], blocks: tuple[tuple[float, ...], ...]) -> Fit:
     return fit(lengths, blocks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -17,12 +17,17 @@ class RuntimeFailure(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where a session runs: its execution provider, nodes by provider, precision of the arithmetic, and threads."""
+    """Where a session runs: its execution provider, nodes by provider, precision of the arithmetic, and threads.
+
+    `facts` are what else must be equal, or at least said, when times are compared: the device, TF32, what computes
+    attention, compilations.
+    """
 
     provider: str
     nodes: Mapping[str, int]
     precision: str
     threads: int
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 class Session(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,9 @@ import numpy as np
 from .base import Placement, RuntimeFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from ..export.artifact import ExportedModel
     from ..models.signature import Array, Feeds
 
@@ -71,43 +76,76 @@ class OnnxRuntime:
         """
         import onnxruntime
 
+        if self.device == "cuda":
+            _preload(onnxruntime)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        disabled = _configure(options, artifact.session, onnxruntime)
         if not optimise:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4  # failures arrive as exceptions
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
         try:
-            session = onnxruntime.InferenceSession(str(artifact.model_path), options, providers=[self.provider])
+            session = onnxruntime.InferenceSession(
+                str(artifact.model_path), options, providers=self.providers(artifact), disabled_optimizers=disabled
+            )
         except Exception as error:  # onnxruntime's exceptions share no base class below Exception
             raise RuntimeFailure(f"{self.name} refuses the model: {_one_line(error)}") from error
         if session.get_providers()[0] != self.provider:
             raise RuntimeFailure(f"{self.name} asked for {self.provider} and got {session.get_providers()[0]}")
-        return OrtSession(session, self, artifact.dtype, threads)
+        return OrtSession(session, self, artifact, threads)
+
+    def providers(self, artifact: ExportedModel) -> list[tuple[str, dict[str, str]]]:
+        """The providers to load a model with, and their options: TF32 is off, as it is in torch."""
+        return [(self.provider, {"use_tf32": "0"} if self.device == "cuda" else {})]
+
+    def facts(self, folder: Path) -> dict[str, str]:
+        """What must be equal, or said, when times are compared."""
+        return {"device": self.device, **({"tf32": "off"} if self.device == "cuda" else {})}
 
 
 class OrtSession:
     """A loaded model with its inputs bound on the device."""
 
-    def __init__(self, session: Any, runtime: OnnxRuntime, dtype: str, threads: int) -> None:
+    def __init__(self, session: Any, runtime: OnnxRuntime, artifact: ExportedModel, threads: int) -> None:
         self._session = session
         self._runtime = runtime
-        self._dtype = dtype
+        self._folder = artifact.folder
+        self._dtype = artifact.dtype
         self._threads = threads
-        self._names = [output.name for output in session.get_outputs()]
+        self._shapes = {output.name: output.shape for output in session.get_outputs()}
+        self._aliases = artifact.aliases
 
     def stage(self, feeds: Feeds) -> Any:
-        """Copy the feeds to the device and bind them; outputs are left to be allocated on the device."""
+        """Copy the feeds to the device and bind them; outputs are left to be allocated on the device.
+
+        A past that shares its buffer with its present gets one as long as the present, and is bound as both.
+        """
         import onnxruntime
 
         binding = self._session.io_binding()
         device = self._runtime.device
-        for spec in self._session.get_inputs():
+        inputs = self._session.get_inputs()
+        axes = {
+            dim: size
+            for spec in inputs
+            for dim, size in zip(spec.shape, feeds[spec.name].shape, strict=False)
+            if isinstance(dim, str)
+        }
+        presents = {past: self._shapes[present] for present, past in self._aliases.items()}
+        values = {}
+        for spec in inputs:
             array = np.ascontiguousarray(feeds[spec.name])
-            binding.bind_ortvalue_input(spec.name, onnxruntime.OrtValue.ortvalue_from_numpy(array, device, 0))
-        for name in self._names:
-            binding.bind_output(name, device)
+            if spec.name in presents:
+                array = _longer(array, [axes.get(dim, dim) for dim in presents[spec.name]])
+            values[spec.name] = onnxruntime.OrtValue.ortvalue_from_numpy(array, device, 0)
+            binding.bind_ortvalue_input(spec.name, values[spec.name])
+        for name in self._shapes:
+            if name in self._aliases:
+                binding.bind_ortvalue_output(name, values[self._aliases[name]])
+            else:
+                binding.bind_output(name, device)
         binding.synchronize_inputs()
         return binding
 
@@ -122,7 +160,7 @@ class OrtSession:
 
     def fetch(self, raw: Any) -> dict[str, Array]:
         """Outputs by name, on the host."""
-        return dict(zip(self._names, raw.copy_outputs_to_cpu(), strict=True))
+        return dict(zip(self._shapes, raw.copy_outputs_to_cpu(), strict=True))
 
     def placement(self) -> Placement:
         """Nodes by provider, as ONNX Runtime assigned them."""
@@ -131,7 +169,11 @@ class OrtSession:
         for subgraph in assigned:
             nodes[subgraph.ep_name] += len(subgraph.get_nodes())
         return Placement(
-            provider=self._runtime.provider, nodes=dict(nodes), precision=self._dtype, threads=self._threads
+            provider=self._runtime.provider,
+            nodes=dict(nodes),
+            precision=self._dtype,
+            threads=self._threads,
+            facts=self._runtime.facts(self._folder),
         )
 
     def close(self) -> None:
@@ -139,14 +181,48 @@ class OrtSession:
         self._session = None
 
 
+def _configure(options: Any, session: Mapping[str, str], onnxruntime: Any) -> list[str]:
+    """Set an artifact's session options; the optimisers to leave out, which go to the session itself.
+
+    Names are those of ONNX Runtime: with a dot a configuration entry, else an attribute of SessionOptions, where "0"
+    and "1" switch, and `graph_optimization_level` is ORT_DISABLE_ALL, ORT_ENABLE_BASIC, … .
+
+    Raises:
+        RuntimeFailure: an option that ONNX Runtime does not know.
+    """
+    for name, value in session.items():
+        if "." in name:
+            options.add_session_config_entry(name, value)
+        elif name == "graph_optimization_level" and hasattr(onnxruntime.GraphOptimizationLevel, value):
+            options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, value)
+        elif name != "disabled_optimizers" and (not hasattr(options, name) or value not in ("0", "1")):
+            raise RuntimeFailure(f"the manifest's session option {name} = {value!r} is unknown to ONNX Runtime")
+        elif name != "disabled_optimizers":
+            setattr(options, name, value == "1")
+    return session.get("disabled_optimizers", "").split()
+
+
+def _longer(array: Array, shape: list[int]) -> Array:
+    """The array at the start of a larger one."""
+    longer = np.zeros(shape, array.dtype)
+    longer[tuple(slice(size) for size in array.shape)] = array
+    return longer
+
+
 def _cuda_problem(onnxruntime: Any) -> str | None:
     """The provider is compiled in, but is there a device? Asked of the driver, since sessions fall back in silence."""
-    onnxruntime.preload_dlls()
+    _preload(onnxruntime)
     try:
         onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
     except Exception as error:  # as in prepare
         return f"no usable CUDA device: {_one_line(error)}"
     return None
+
+
+def _preload(onnxruntime: Any) -> None:
+    """Load the CUDA libraries that torch's wheels brought and no path leads to; it prints what it misses."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        onnxruntime.preload_dlls()
 
 
 def _one_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ square root of the attention scale, as a float32 initializer (see `export.passes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .base import Placement, RuntimeFailure
+from .reference_constants import sharpened
+from .reference_weights import AT_ONCE, NARROW, Values, weights_apart, wide
 
 if TYPE_CHECKING:
     import onnx
@@ -24,14 +26,26 @@ if TYPE_CHECKING:
     from ..export.artifact import ExportedModel
     from ..models.signature import Array, Feeds
 
-_NARROW = ("bfloat16", "float16", "float32")
+if TYPE_CHECKING:
+    # A node, one of its outputs and the value → what to go on with in its place, or None.
+    Watch = Callable[[onnx.NodeProto, str, Array], Array | None]
+
+
+class NodeFailure(RuntimeFailure):
+    """One node cannot be evaluated on these inputs."""
+
+    def __init__(self, node: onnx.NodeProto, reason: str) -> None:
+        super().__init__(reason)
+        self.node = node
 
 
 class Float64Graph:
     """A model evaluated in float64, from a file (its external data beside it) or from a proto."""
 
-    def __init__(self, model: str | Path | onnx.ModelProto, *, ideal: bool = False) -> None:
-        """Upcast the graph and prepare its nodes; `ideal` leaves out the rounding of quantised activations.
+    def __init__(self, model: str | Path | onnx.ModelProto, *, ideal: bool = False, sharp: bool = False) -> None:
+        """Upcast the graph and prepare its nodes.
+
+        `ideal` leaves out the rounding of quantised activations; `sharp` takes exact constants for rounded ones.
 
         Raises:
             RuntimeFailure: the model cannot be read, or has an operator that the reference lacks.
@@ -43,10 +57,13 @@ class Float64Graph:
         from .reference_ops import operators
 
         name = model.graph.name if isinstance(model, onnx.ModelProto) else str(model)
-        with _mapped(name):
-            proto = upcast(model if isinstance(model, onnx.ModelProto) else onnx.load(model))
+        with mapped(name):
+            proto, weights = weights_apart(model if isinstance(model, onnx.ModelProto) else Path(model))
+            proto = upcast(_sharpened(proto) if sharp else proto)
             evaluator = ReferenceEvaluator(proto, new_ops=list(operators(ideal=ideal)))
-        self._constants: dict[str, Array] = evaluator.rt_inits_
+        if sum(array.nbytes for array in weights.values()) <= AT_ONCE:
+            weights = {name: wide(array) for name, array in weights.items()}
+        self._constants: dict[str, Array] = {**evaluator.rt_inits_, **weights}
         self._inputs = [info.name for info in proto.graph.input if info.name not in self._constants]
         self._outputs: list[str] = list(evaluator.output_names)
         self._nodes: list[Any] = evaluator.rt_nodes_
@@ -57,19 +74,28 @@ class Float64Graph:
         """The number of nodes of the main graph, local functions inlined."""
         return len(self._nodes)
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
+    def run(self, feeds: Feeds, watch: Watch | None = None) -> dict[str, Array]:
         """The outputs by name; floats are float64. A value is freed once no later node reads it.
 
+        `watch` gets every value of the main graph as it is made, in the order of the nodes, and may exchange it.
+
         Raises:
-            RuntimeFailure: an input is missing, or an operator fails or leaves float64; the message names it.
+            NodeFailure: an operator fails or leaves float64; the message names it.
+            RuntimeFailure: an input is missing.
         """
         missing = [name for name in self._inputs if name not in feeds]
         if missing:
             raise RuntimeFailure(f"no feed for the input {', '.join(missing)}")
-        values: dict[str, Any] = {"": None, **self._constants, **widen(feeds)}
+        values = Values(self._constants)
+        values.update(widen(feeds))
         with np.errstate(all="ignore"):  # inf and NaN are values to compare, not accidents
             for node, dead in zip(self._nodes, self._dead, strict=True):
-                _evaluate(node, values)
+                try:
+                    _evaluate(node, values)
+                except RuntimeFailure as error:
+                    raise NodeFailure(node.onnx_node, str(error)) from error
+                if watch is not None:
+                    _watch(watch, node, values)
                 for name in dead:
                     values.pop(name, None)
         return {name: values[name] for name in self._outputs}
@@ -77,20 +103,35 @@ class Float64Graph:
 
 def widen(feeds: Feeds) -> dict[str, Array]:
     """Float feeds as float64; integers and booleans as they are."""
-    return {name: array.astype(np.float64) if array.dtype.name in _NARROW else array for name, array in feeds.items()}
+    return {name: wide(array) for name, array in feeds.items()}
 
 
-def _evaluate(node: Any, values: dict[str, Any]) -> None:
+def _sharpened(model: onnx.ModelProto) -> onnx.ModelProto:
+    sharp = sharpened(model)
+    if sharp is None:
+        raise RuntimeFailure("the graph has no rounded constant")
+    return sharp
+
+
+def _evaluate(node: Any, values: Values) -> None:
     """Run one node of the evaluator and keep its outputs; an output without a name is dropped."""
     label = f"{node.op_type} ({node.onnx_node.name or ', '.join(filter(None, node.output))})"
-    context = {"context": values} if node.need_context() else {}
-    with _mapped(label):
+    context = {"context": values.seen_by(_reads(node.onnx_node))} if node.need_context() else {}
+    with mapped(label):
         outputs = node.run(*(values[name] for name in node.input), **context)
     for name, value in zip(node.output, outputs, strict=False):
-        if isinstance(value, np.ndarray) and value.dtype.name in _NARROW:
+        if isinstance(value, np.ndarray) and value.dtype.name in NARROW:
             raise RuntimeFailure(f"{label}: the reference returns {value.dtype}, not float64")
         if name:
             values[name] = value
+
+
+def _watch(watch: Watch, node: Any, values: Values) -> None:
+    for name in filter(None, node.output):
+        if isinstance(values[name], np.ndarray | np.generic):
+            other = watch(node.onnx_node, name, np.asarray(values[name]))
+            if other is not None:
+                values[name] = other
 
 
 def _last_reads(nodes: Sequence[onnx.NodeProto], keep: set[str]) -> list[set[str]]:
@@ -115,7 +156,7 @@ def _reads(node: onnx.NodeProto) -> Iterable[str]:
 
 
 @contextmanager
-def _mapped(name: str) -> Iterator[None]:
+def mapped(name: str) -> Iterator[None]:
     """Any failure inside becomes a `RuntimeFailure` of one line: what failed, and the first cause's reason."""
     try:
         yield
@@ -177,69 +218,4 @@ class Reference:
         return ReferenceSession(Float64Graph(artifact.model_path))
 
 
-class StrictSession:
-    """A graph in its own precision: every operator rounds to it."""
-
-    def __init__(self, file: Path, dtype: str) -> None:
-        from onnx.reference import ReferenceEvaluator
-
-        with _mapped(str(file)):
-            self._evaluator = ReferenceEvaluator(str(file))
-        self._dtype = dtype
-
-    def stage(self, feeds: Feeds) -> Feeds:
-        """As they are."""
-        return feeds
-
-    def run(self, staged: Feeds) -> list[Array]:
-        """Evaluate the graph.
-
-        Raises:
-            RuntimeFailure: an operator fails.
-        """
-        with np.errstate(all="ignore"), _mapped("the reference in its own precision"):
-            return list(self._evaluator.run(None, dict(staged)))
-
-    def fetch(self, raw: list[Array]) -> dict[str, Array]:
-        """The outputs by name."""
-        return dict(zip(self._evaluator.output_names, raw, strict=True))
-
-    def placement(self) -> Placement:
-        """Every node on the reference."""
-        nodes = {"reference": len(self._evaluator.rt_nodes_)}
-        return Placement(provider="reference", nodes=nodes, precision=self._dtype, threads=1)
-
-    def close(self) -> None:
-        """Free the graph."""
-        del self._evaluator
-
-
-class Ideal(Reference):
-    """The ONNX reference evaluator in float64, without the rounding of quantised activations."""
-
-    name = "reference-ideal"
-
-    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> ReferenceSession:
-        """Load and upcast a model; `threads` and `optimise` change nothing.
-
-        Raises:
-            RuntimeFailure: the model cannot be read, or has an operator that the reference lacks.
-        """
-        return ReferenceSession(Float64Graph(artifact.model_path, ideal=True))
-
-
-class Strict(Reference):
-    """The ONNX reference evaluator as it comes: in the graph's own precision, rounded after every operator."""
-
-    name = "reference-strict"
-
-    def prepare(self, artifact: ExportedModel, threads: int, *, optimise: bool = True) -> StrictSession:  # type: ignore[override]
-        """Load a model; `threads` and `optimise` change nothing.
-
-        Raises:
-            RuntimeFailure: the model cannot be read, or has an operator that the reference lacks.
-        """
-        return StrictSession(artifact.model_path, artifact.dtype)
-
-
-RUNTIMES = (Reference(), Ideal(), Strict())
+RUNTIMES = (Reference(),)

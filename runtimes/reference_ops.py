@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import reference_blocks as blocks
+from . import reference_fused as fused
 from . import reference_quantised as quantised
 from .reference_attention import attention
 from .reference_recurrent import gru, lstm, rnn
@@ -138,9 +140,12 @@ def operators(*, ideal: bool = False) -> tuple[type, ...]:
     """One `onnx.reference.op_run.OpRun` class for each operator of this file; `ideal`: and quantised ones unrounded."""
     from onnx.reference.op_run import OpRun
 
-    functions = {**_OPERATORS, **(quantised.OPERATORS if ideal else {})}
+    standard = {**_OPERATORS, **(quantised.OPERATORS if ideal else {})}
+    contrib = {**fused.OPERATORS, **(blocks.IDEAL if ideal else blocks.OPERATORS)}
     return tuple(
-        type(name, (OpRun,), {"op_domain": "", "_run": _method(function)}) for name, function in functions.items()
+        type(name, (OpRun,), {"op_domain": domain, "_run": _method(function)})
+        for domain, functions in (("", standard), (fused.DOMAIN, contrib))
+        for name, function in functions.items()
     )
 
 

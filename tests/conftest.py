@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +22,14 @@ MECHANISMS = ("mixtral-8x7b", "gemma2-2b", "palm-8b", "rnn")
 GRAPHS = [(name, phase) for name in SIX for phase in phases(PRESETS[name])] + [(name, "step") for name in MECHANISMS]
 
 Exported = Callable[[str, str], ExportedModel]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Exports of the tests, and of the processes that they start, stay out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISORUN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,8 @@
 """Planted faults: each kind changes one thing in an exported graph, to prove that validation finds it."""
 
-from .surgery import KINDS, Graph, apply
+from .surgery import KINDS, Graph, apply, touched
 
-__all__ = ["KINDS", "Graph", "apply", "kinds"]
+__all__ = ["KINDS", "Graph", "apply", "kinds", "touched"]
 
 
 def kinds() -> dict[str, str]:

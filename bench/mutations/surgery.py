@@ -114,6 +114,15 @@ def apply(name: str, model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto |
     return copy if KINDS[name](Graph(copy, seed)) else None
 
 
+def touched(model: onnx.ModelProto, mutant: onnx.ModelProto) -> frozenset[str]:
+    """The outputs of the nodes that a fault has changed or put in, or whose stored tensors it has changed."""
+    before = {node.SerializeToString() for node in model.graph.node}
+    weights = {tensor.name: tensor.SerializeToString() for tensor in model.graph.initializer}
+    changed = {t.name for t in mutant.graph.initializer if weights.get(t.name) != t.SerializeToString()}
+    nodes = (n for n in mutant.graph.node if n.SerializeToString() not in before or changed.intersection(n.input))
+    return frozenset(name for node in nodes for name in node.output)
+
+
 def change(tensor: TensorProto | None, edit: Callable[[Array], Array]) -> bool:
     """Replace the values of a stored tensor; False without one."""
     if tensor is None:

@@ -184,13 +184,14 @@ def batch_leak(graph: Graph) -> bool:
     assert produced is not None  # an output is produced
     produced.output[list(produced.output).index(name)] = "planted/own"
     axes, share = graph.constant(np.array([0])), graph.constant(np.array(1e-3, np.float32))
-    graph.nodes.extend(
-        [
-            helper.make_node("ReduceMean", ["planted/own", axes], ["planted/mean"], keepdims=1),
-            helper.make_node("Mul", ["planted/mean", share], ["planted/share"]),
-            helper.make_node("Add", ["planted/own", "planted/share"], [name]),
-        ]
+    place = list(graph.nodes).index(produced)
+    leak = (
+        helper.make_node("Add", ["planted/own", "planted/share"], [name]),
+        helper.make_node("Mul", ["planted/mean", share], ["planted/share"]),
+        helper.make_node("ReduceMean", ["planted/own", axes], ["planted/mean"], keepdims=1),
     )
+    for node in leak:
+        graph.nodes.insert(place + 1, node)
     return True
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ...export.artifact import MANIFEST, ArtifactError, ExportedModel, adopt, graph_signature, opset
 from ...models.signature import Signature
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CHECK = "integrity"
 MESSAGE_BYTES = 2**31  # protobuf's own limit
+QUANTISED = ("Integer", "QLinear", "QuantizeLinear", "MatMulNBits", "MatMulBnb4")  # parts of names of operators
+BLOCKS = ("MatMulNBits", "MatMulBnb4")
 ALIASING = ("Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape")  # what ids pass on their way to a table
 
 
@@ -48,6 +50,23 @@ class Candidate:
         import onnx
 
         return tuple(message for message in messages(self.proto) if isinstance(message, onnx.NodeProto))
+
+    @cached_property
+    def quantised(self) -> bool:
+        """Whether the graph has integer arithmetic: its error is that of its quantisation, not of rounding."""
+        return any(part in node.op_type for node in self.nodes for part in QUANTISED)
+
+    @cached_property
+    def bits(self) -> Literal[4, 8] | None:
+        """The bits of a quantised graph's weights, the fewest of any."""
+        if not self.quantised:
+            return None
+        import onnx
+
+        four = {onnx.TensorProto.INT4, onnx.TensorProto.UINT4}
+        blocks = (node for node in self.nodes if node.op_type in BLOCKS)
+        given = [next((a.i for a in node.attribute if a.name == "bits"), 4) for node in blocks]
+        return 4 if min(given, default=8) < 8 or any(t.data_type in four for t in self.tensors) else 8
 
     @cached_property
     def tensors(self) -> tuple[onnx.TensorProto, ...]:

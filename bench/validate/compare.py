@@ -15,8 +15,9 @@ from ...models.signature import Array
 from ..subject import rms
 
 K = 10.0
-CAP = {"fp32": 50.0, "fp16": 8.0}
-ULP = {"fp32": 2.0**-24, "fp16": 2.0**-11}
+CAP = {"fp16": 8.0, "bf16": 8.0}
+ULP = {"fp16": 2.0**-11, "bf16": 2.0**-8}
+SINGLE_CAP, SINGLE_ULP = 50.0, 2.0**-24  # float32, and what quantised graphs compute in
 SAME = 1e-10  # of the scale, as a unit of rounding: ten of them, 1e-9, separate one function from another
 SENTINEL = 1e30  # a larger value says "masked", as an infinity does: it has no scale, and there is no rounding in it
 PEAK = 30.0  # the largest of many rounding errors in units of their rms; more than that is a single wrong value
@@ -52,8 +53,8 @@ def scale(array: Array) -> float:
 
 def unit(error: float | None, truth: Array, dtype: str) -> float:
     """The rounding error of one output: measured, and held between one ulp and CAP ulps of its scale."""
-    ulp = ULP[dtype] * scale(truth)
-    most = CAP[dtype] * ulp
+    ulp = ULP.get(dtype, SINGLE_ULP) * scale(truth)
+    most = CAP.get(dtype, SINGLE_CAP) * ulp
     return most if error is None else min(max(error, ulp), most)
 
 

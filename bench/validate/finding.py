@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from .compare import Difference
+
 Status = Literal["fail", "error", "note", "skipped", "pass"]
 ORDER: tuple[Status, ...] = ("error", "fail", "note", "skipped", "pass")  # worst first
 STATUS_WIDTH, CHECK_WIDTH = 9, 12
@@ -60,8 +62,9 @@ class Report:
         `path` as given; `verdict` "pass", "fail" or "error"; `findings`, worst first, each with `check` ("integrity",
         "inputs", "structure", "semantics", "numerics", "shapes", "invariants" or "placement"), `status` ("error",
         "fail", "note", "skipped" or "pass"), `says` (the evidence), `remedy` ("" where there is none) and `data`: of a
-        comparison the rms difference by output, of a tally over shapes every difference ("wrong") or refusal
-        ("refused"), of doubled weights their bytes, of a placement its fields.
+        comparison the rms difference by output, of a tally over shapes an answer for each ("cases"), every difference
+        ("wrong") or refusal ("refused"), of a first difference its value, node, op, module, line and weights, of a
+        precision its errors ("layers"), of doubled weights their bytes, of a placement its fields.
         """
         return {"path": self.path, "verdict": self.verdict, "findings": [asdict(finding) for finding in self.findings]}
 
@@ -76,6 +79,16 @@ class Report:
         counts = Counter(finding.status for finding in self.findings)
         count = ", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status])
         return [*rows, f"{self.verdict}: {_printable(self.path)} ({count})"]
+
+
+def verdict(check: str, differences: list[Difference], good: str, remedy: str = "", bad: str = "") -> Finding:
+    """One finding for many outputs: the worst real difference, after what `bad` says of it, or that there is none."""
+    real = [one for one in differences if one.real]
+    data = {one.output: one.rms for one in differences if one.detail is None}
+    if not real:
+        return Finding(check=check, status="pass", says=good, data=data)
+    worst = max(real, key=lambda one: one.rms / one.limit if one.limit else float("inf"))
+    return Finding(check=check, status="fail", says=f"{bad}: {worst}" if bad else str(worst), remedy=remedy, data=data)
 
 
 def _wrapped(head: str, text: str, width: int, indent: int) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from ...export.source import Source
 from ...models.signature import Array
 from ..client import WorkerError
-from . import semantics
+from . import rulers, semantics
 from .candidate import Candidate, messages
 from .evaluators import Evaluators
 from .finding import Finding
@@ -67,7 +67,11 @@ def _layout(candidate: Candidate, feeds: Mapping[str, Array], expected: Mapping[
         if node.DESCRIPTOR.name == "NodeProto" and node.op_type == ROPE:
             _flip(node)
     found = _evaluate(candidate, proto, feeds)
-    judged = semantics.against_expected(found, expected, candidate.artifact.dtype, {}) if found else []
+
+    def units(truth: Mapping[str, Array]) -> dict[str, float]:
+        return rulers.expected(candidate, truth, {})
+
+    judged = semantics.against_expected(found, expected, units) if found else []
     if not judged or any(finding.status != "pass" for finding in judged):
         return ""
     return f"the difference goes away with the other RoPE layout: flip `interleaved` of {ROPE}"

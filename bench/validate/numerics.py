@@ -12,11 +12,9 @@ from ..client import WorkerDied, WorkerError
 from ..subject import rms
 from .compare import difference, unit
 from .evaluators import Evaluators
-from .finding import Finding
-from .semantics import verdict
+from .finding import Finding, verdict
 
 CHECK = "numerics"
-QUANTISED = ("Integer", "QLinear", "QuantizeLinear", "MatMulNBits", "MatMulBnb4")
 
 
 def errors(truth: Mapping[str, Array], found: Mapping[str, Array]) -> dict[str, float]:
@@ -67,11 +65,6 @@ def strict_half(evaluators: Evaluators, feeds: Mapping[str, Array], truth: Mappi
                 )
             ]
     return [Finding(check=CHECK, status="pass", says="in true float16 every value stays finite")]
-
-
-def quantised(ops: Mapping[str, int]) -> bool:
-    """Whether a graph has integer arithmetic: its error is that of its quantisation, not of rounding."""
-    return any(part in op for op in ops for part in QUANTISED)
 
 
 def _one(

@@ -10,8 +10,9 @@ from ..evaluation import SOURCES
 from .finding import Finding, refuse
 
 CHECK = "placement"
-JUDGES = ("reference", "reference-ideal", "reference-strict")  # they say what is right, and are not judged themselves
-NOT_GRAPHS = ("torch", "torch-cuda")  # they run the source, not the graph
+# They say what is right, and are not judged themselves.
+JUDGES = ("reference", "reference-ideal", "reference-sharp", "reference-strict")
+NOT_GRAPHS = ("torch", "torch-cuda", "torch-compile", "torch-compile-cuda")  # they run the source, not the graph
 
 
 def choose(asked: list[str]) -> list[str]:

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
 
-from ...export.source import Source
-from ...models.presets import PRESETS
+from ...export.source import Source, SourceError, parse
 from ...models.signature import Array
+from ...runtimes.reference_weights import skeleton
 from ..client import WorkerError
-from . import behaviour, hints, integrity, invariants, numerics, placement, semantics, shapes, structure
+from . import (
+    behaviour,
+    hints,
+    integrity,
+    invariants,
+    locate,
+    numerics,
+    placement,
+    quantisation,
+    rulers,
+    semantics,
+    shapes,
+    structure,
+)
 from . import inputs as given
 from .candidate import Candidate, open_candidate
 from .checker import Checker
-from .evaluators import Evaluators
-from .finding import Finding, Refusal, Report, refuse, report
+from .evaluators import LARGE, Evaluators
+from .finding import Finding, Refusal, Report, refuse, report, verdict
 
 ARBITER_SHARE = 0.25  # of the free memory: float64 doubles the weights, and the graph holds values besides
 NO_SOURCE = Source("file", "")
-SIZES = ("tiny", "small", "full")
 
 
 def validate(
@@ -34,8 +47,8 @@ def validate(
 ) -> Report:
     """Validate an exported model: an artifact's folder, an .onnx file, or an OpenVINO .xml with its inputs.
 
-    `reference` is what it should be: a preset ("gpt2", "gpt2@small"), "module:factory", or another .onnx; an artifact's
-    own source by default.
+    `reference` is what it should be, as `export.source.parse` reads it: a preset ("gpt2", "gpt2@tiny"), "hf:FOLDER", a
+    checkpoint's folder, "module:factory" or another .onnx; an artifact's own source by default.
     `inputs` and `expected` are .npz files: arrays by input name, and arrays by output name (or one array for the first
     output), with an optional boolean array `compare_rows`. `runtimes` are names; by default every runtime here.
     """
@@ -69,6 +82,8 @@ def _run(
     with Checker() as checker:
         findings += structure.check(candidate, checker)
     dtype, weights = candidate.artifact.dtype, _weight_bytes(candidate)
+    if weights > LARGE:  # the processes that evaluate it read the file themselves
+        candidate = replace(candidate, proto=skeleton(candidate.proto))
     with Evaluators(candidate.path, dtype, source or NO_SOURCE, _phase(candidate), weights) as evaluators:
         if feeds is not None:
             judged = _on_inputs(candidate, evaluators, chosen, feeds, wanted, sourced=source is not None)
@@ -77,26 +92,28 @@ def _run(
             if any(finding.status in ("pass", "fail") for finding in judged):  # it runs
                 judged += invariants.repeatable(candidate, evaluators, chosen[0])
                 judged += behaviour.check(candidate, evaluators)
+            if source is not None and quantisation.lossy(candidate):
+                judged += quantisation.check(candidate, evaluators, shapes.typical(candidate))
+            elif source is not None:
+                judged = locate.explain(candidate, evaluators, judged, shapes.first(candidate, judged))
         findings += [*_tolerate(judged, asked), *placement.check(evaluators.placements)]
 
 
 def _source(reference: str) -> Source:
-    """What a reference names."""
-    if reference.endswith(".onnx"):
-        integrity.check(open_candidate(Path(reference)))
-        return Source("file", str(Path(reference).resolve()))
-    if ":" in reference:
-        return Source("module", reference)
-    name, _, size = reference.partition("@")
-    if name not in PRESETS or size not in ("", *SIZES):
-        raise refuse("semantics", f"--reference {reference}: no such preset or size; `isorun list models` shows them")
-    return Source("preset", name, size or "full")
+    """What a reference names, which is there."""
+    try:
+        source = parse(reference)
+    except SourceError as error:
+        raise refuse(semantics.CHECK, f"--reference {error}") from None
+    if source.kind == "file":
+        integrity.check(open_candidate(Path(source.name)))
+    return source
 
 
 def _own_source(candidate: Candidate, findings: list[Finding]) -> Source | None:
     """The source that an artifact's manifest names. Code is never imported because a file says so."""
     source = candidate.artifact.source
-    if source.kind in ("preset", "checkpoint"):
+    if source.kind in ("preset", "checkpoint", "hf"):
         return source
     if source.kind == "module":
         says = f"the manifest names {source.name} as the source; it is code, so it is not run unasked"
@@ -133,22 +150,34 @@ def _on_inputs(
     judged = plain if truth is None else truth
     errors = {} if truth is None else numerics.errors(truth, plain)
     if expected is not None:
-        findings += semantics.against_expected(judged, expected, artifact.dtype, errors)
+        units = partial(rulers.expected, candidate, own=errors)
+        findings += semantics.against_expected(judged, expected, units)
     if sourced and truth is not None:
-        findings.append(_against_source(evaluators, feeds, truth))
+        findings += _against_source(candidate, evaluators, feeds, truth)
+        findings += quantisation.check(candidate, evaluators, feeds) if quantisation.lossy(candidate) else []
     if truth is not None and artifact.dtype == "fp16":
         findings += numerics.strict_half(evaluators, feeds, truth)
-    if not numerics.quantised(artifact.ops):
+    if not candidate.quantised:
         findings += numerics.check(evaluators, runtimes, feeds, judged, errors, artifact.dtype)
     findings += invariants.check(candidate, evaluators, runtimes[0], feeds)
     return hints.explain(candidate, feeds, expected, findings) if truth is not None else findings
 
 
-def _against_source(evaluators: Evaluators, feeds: Mapping[str, Array], truth: Mapping[str, Array]) -> Finding:
+def _against_source(
+    candidate: Candidate, evaluators: Evaluators, feeds: Mapping[str, Array], truth: Mapping[str, Array]
+) -> list[Finding]:
     try:
-        return semantics.against_source(truth, evaluators.run("source64", feeds))
+        source = evaluators.run("source64", feeds)
+        wrong, rounded = semantics.against_source(candidate, evaluators, feeds, truth, source)
     except WorkerError as error:
-        return Finding(check="semantics", status="error", says=f"the source does not run on these inputs: {error}")
+        says = f"the source does not run on these inputs: {error}"
+        return [Finding(check=semantics.CHECK, status="error", says=says)]
+    if rounded:
+        return [semantics.rounding([str(one) for one in rounded])]
+    good = "graph and source are one function in float64"
+    found = [verdict(semantics.CHECK, wrong, good, semantics.REMEDY)]
+    lossy = quantisation.lossy(candidate)
+    return locate.explain(candidate, evaluators, found, feeds) if wrong and not lossy else found
 
 
 def _truth(
@@ -189,4 +218,5 @@ def _converted(path: Path, inputs: Path | None, expected: Path | None) -> list[F
             found = evaluators.run("openvino", given.read(inputs))
         except WorkerError as error:
             raise refuse("numerics", str(error)) from None
-        return semantics.against_expected(found, given.read(expected), "fp32", {})
+        units = partial(rulers.single, own={})
+        return semantics.against_expected(found, given.read(expected), units)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ...models.signature import Array
-from .compare import SAME, Difference, difference, scale, unit
-from .finding import Finding
+from ..client import WorkerError
+from . import rulers
+from .candidate import Candidate
+from .compare import Difference, difference, scale
+from .evaluators import Evaluators
+from .finding import Finding, verdict
 
 CHECK = "semantics"
+Units = Callable[[Mapping[str, Array]], Mapping[str, float]]  # how far outputs may be from these arrays
+REMEDY = "export it again; the export or the file is at fault"
+ROUNDED = 1e-6  # of the scale: the most that constants rounded to float32 explain
 ROWS = "compare_rows"  # in an --expected file: a boolean array that says which rows count
 
 
 def against_expected(
-    found: Mapping[str, Array], expected: Mapping[str, Array], dtype: str, errors: Mapping[str, float]
+    found: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    units: Callable[[Mapping[str, Array]], Mapping[str, float]],
 ) -> list[Finding]:
     """Compare outputs with arrays that the user trusts, by name, or the one output with the one array."""
     rows = expected.get(ROWS)
@@ -23,17 +32,44 @@ def against_expected(
         return [Finding(check=CHECK, status="error", says=says, remedy="name the expected arrays like the outputs")]
     if rows is not None and (problem := _misfit(rows, [array for _, array in pairs])):
         return [Finding(check=CHECK, status="error", says=problem)]
-    differences = [
-        difference(name, found.get(name), array, unit(errors.get(name), array, dtype), rows) for name, array in pairs
-    ]
+    allowed = units(dict(pairs))
+    differences = [difference(name, found.get(name), array, allowed[name], rows) for name, array in pairs]
     return [verdict(CHECK, differences, "the graph in float64 gives what is expected")]
 
 
-def against_source(found: Mapping[str, Array], source: Mapping[str, Array]) -> Finding:
-    """Graph and source on the same inputs, both in float64."""
-    differences = [difference(name, found.get(name), array, SAME * scale(array)) for name, array in source.items()]
-    remedy = "export it again; the export or the file is at fault"
-    return verdict(CHECK, differences, "graph and source are one function in float64", remedy)
+def against_source(
+    candidate: Candidate,
+    evaluators: Evaluators,
+    feeds: Mapping[str, Array],
+    graph: Mapping[str, Array],
+    source: Mapping[str, Array],
+    *,
+    exact: bool = True,
+) -> tuple[list[Difference], list[Difference]]:
+    """Graph and source on the same inputs in float64: what differs, and what differs by rounded constants alone.
+
+    `exact` says that the graph was evaluated in float64, and not on a runtime in its place.
+    """
+    units = rulers.meaning(candidate, evaluators, feeds, source, exact=exact)
+    real = _real(graph, source, units)
+    if not real or any(one.detail or one.rms > ROUNDED * scale(source[one.output]) for one in real):
+        return real, []
+    try:
+        sharp = evaluators.run("reference-sharp", feeds)
+    except WorkerError:  # there is no such constant
+        return real, []
+    return ([], real) if not _real(sharp, source, units) else (real, [])
+
+
+def rounding(rounded: list[str]) -> Finding:
+    """The note on a graph that is its source but for constants that it keeps in float32."""
+    says = f"the same function but for constants rounded to float32: {rounded[0]}; with the exact ones there is none"
+    return Finding(check=CHECK, status="note", says=says, data={"rounded": rounded})
+
+
+def _real(graph: Mapping[str, Array], source: Mapping[str, Array], units: Mapping[str, float]) -> list[Difference]:
+    gaps = (difference(name, graph.get(name), array, units[name]) for name, array in source.items())
+    return [gap for gap in gaps if gap.real]
 
 
 def _misfit(rows: Array, arrays: list[Array]) -> str | None:
@@ -46,16 +82,6 @@ def _misfit(rows: Array, arrays: list[Array]) -> str | None:
         shapes = ", ".join(str(list(array.shape)) for array in arrays)
         return f"{ROWS} has the shape {list(rows.shape)}, which begins no expected shape: {shapes}"
     return None
-
-
-def verdict(check: str, differences: list[Difference], good: str, remedy: str = "", bad: str = "") -> Finding:
-    """One finding for many outputs: the worst real difference, after what `bad` says of it, or that there is none."""
-    real = [one for one in differences if one.real]
-    data = {one.output: one.rms for one in differences if one.detail is None}
-    if not real:
-        return Finding(check=check, status="pass", says=good, data=data)
-    worst = max(real, key=lambda one: one.rms / one.limit if one.limit else float("inf"))
-    return Finding(check=check, status="fail", says=f"{bad}: {worst}" if bad else str(worst), remedy=remedy, data=data)
 
 
 def _pairs(found: Mapping[str, Array], expected: Mapping[str, Array]) -> list[tuple[str, Array]]:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
-from ...models.signature import Array, Padding
+from ...models.signature import Array, Feeds, Padding
 from ..client import WorkerDied, WorkerError
 from . import feeds as made
+from . import rulers, semantics
 from .candidate import Candidate
-from .compare import SAME, Difference, K, difference, scale, unit
+from .compare import Difference, difference
 from .evaluators import Evaluators, Unloadable
 from .finding import Finding
-from .numerics import errors, quantised
+from .numerics import errors
 
 CHECK = "shapes"
 LENGTHS = (1, 2, 7, 33)
 PASTS = (0, 1, 20)
 
 
-def grid(candidate: Candidate) -> list[tuple[dict[str, int], Padding]]:
+Case = tuple[dict[str, int], Padding]
+
+
+def grid(candidate: Candidate) -> list[Case]:
     """Sizes to try: batch 1 and 3, lengths below and above what was traced, with and without a past and padding."""
     axes = candidate.signature.axes
     pasts = PASTS if any("past" in axis for axis in axes) else (0,)
@@ -37,87 +43,107 @@ def grid(candidate: Candidate) -> list[tuple[dict[str, int], Padding]]:
     return found if axes else [({}, "none")]
 
 
+def _all_feeds(candidate: Candidate) -> Iterator[Feeds]:
+    for sizes, padding in grid(candidate):
+        with suppress(made.NoFeeds):  # it is raised again where they are asked for
+            yield made.make(candidate.signature, sizes, padding=padding)
+
+
 @dataclass
 class Tally:
-    """What was tried at many sizes, what was wrong, what was refused, and what makes further sizes pointless."""
+    """What was tried at many sizes, what was wrong, what was refused, and what makes further sizes pointless.
+
+    `cases` has an answer for each: "same", "differs", "refused"; `first` is the first that was wrong; `rounded` is what
+    constants in float32 explain.
+    """
 
     tried: int = 0
     wrong: list[str] = field(default_factory=list)
+    rounded: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     broken: WorkerError | None = None
+    first: Case | None = None
+    cases: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, words: str, differences: list[Difference]) -> None:
+    def add(self, case: Case, differences: list[Difference], rounded: Sequence[Difference] = ()) -> None:
         """Count one size and note its real differences."""
         self.tried += 1
-        self.wrong += [f"{words}: {one}" for one in differences if one.real]
+        self.rounded += [f"{_words(case)}: {one}" for one in rounded]
+        self._note(case, [str(one) for one in differences if one.real])
 
-    def fail(self, words: str, error: WorkerError) -> None:
+    def fail(self, case: Case, error: WorkerError) -> None:
         """Note a size that the source takes and the graph does not."""
         if isinstance(error, WorkerDied | Unloadable):
             self.broken = error
         else:
             self.tried += 1
-            self.wrong.append(f"{words}: the source takes it, the graph does not: {error}")
+            self._note(case, [f"the source takes it, the graph does not: {error}"])
 
-    def refuse(self, words: str, error: WorkerError) -> None:
+    def refuse(self, case: Case, error: WorkerError) -> None:
         """Note a size that did not run."""
         if isinstance(error, WorkerDied | Unloadable):
             self.broken = error
         else:
-            self.refused.append(f"{words}: {error}")
+            self.refused.append(f"{_words(case)}: {error}")
+            self._answer(case, "refused")
+
+    def _answer(self, case: Case, answer: str) -> None:
+        self.cases.append({**case[0], "padding": case[1], "answer": answer})
+
+    def _note(self, case: Case, wrong: list[str]) -> None:
+        self._answer(case, "differs" if wrong else "same")
+        self.wrong += [f"{_words(case)}: {one}" for one in wrong]
+        if wrong and self.first is None:
+            self.first = case
 
 
 def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, sourced: bool) -> list[Finding]:
-    """Every size of the grid: graph against source in float64, and each runtime against that.
+    """Every size of the grid: graph against source, both in float64, and each runtime against the graph in float64.
 
     A graph that the float64 arbiter cannot evaluate is held to the first runtime without optimisations.
     """
     judge = _Judge(evaluators, runtimes[0])
     meaning, tallies = Tally(), {runtime: Tally() for runtime in runtimes}
-    dtype = candidate.artifact.dtype
-    for sizes, padding in grid(candidate):
-        words = f"{_words(sizes)}, {padding} padding"
+    evaluators.ahead([*(("source64", "source") if sourced else ()), "reference", *runtimes], _all_feeds(candidate))
+    for case in grid(candidate):
         try:
-            feeds = made.make(candidate.signature, sizes, padding=padding)
-            truth = evaluators.run("source64", feeds) if sourced else judge.run(feeds)
+            feeds = made.make(candidate.signature, case[0], padding=case[1])
+            source = evaluators.run("source64", feeds) if sourced else {}
             single = evaluators.run("source", feeds) if sourced else {}
         except WorkerError as error:
-            meaning.refuse(words, error)
+            meaning.refuse(case, error)
             continue
         try:
-            graph = judge.run(feeds) if sourced else truth
+            graph = judge.run(feeds)
         except WorkerError as error:
-            meaning.fail(words, error)
+            (meaning.fail if sourced else meaning.refuse)(case, error)
             continue
-        allowed = _allowed(candidate, evaluators, feeds, truth, errors(truth, single))
-        meaning.add(words, _meaning(graph, truth, dtype, exact=judge.absent is None))
+        exact = judge.absent is None
+        wrong, rounded = semantics.against_source(candidate, evaluators, feeds, graph, source, exact=exact)
+        meaning.add(case, wrong, rounded)
+        truth = graph if exact or not sourced else source
+        allowed = rulers.runtime(candidate, evaluators, feeds, truth, errors(source, single))
         for runtime, tally in tallies.items():
             try:
                 found = evaluators.run(runtime, feeds)
             except WorkerError as error:
-                tally.refuse(words, error)
+                tally.refuse(case, error)
             else:
-                tally.add(words, [difference(n, found.get(n), a, allowed[n]) for n, a in truth.items()])
-    return [*judge.notes(), *_source_findings(meaning, sourced), *_runtime_findings(tallies)]
+                tally.add(case, [difference(n, found.get(n), a, allowed[n]) for n, a in truth.items()])
+    return [*judge.notes(), *_source_findings(meaning, sourced, candidate.artifact.dtype), *_runtime_findings(tallies)]
 
 
-def _allowed(
-    candidate: Candidate,
-    evaluators: Evaluators,
-    feeds: Mapping[str, Array],
-    truth: Mapping[str, Array],
-    own: Mapping[str, float],
-) -> dict[str, float]:
-    """The unit of rounding of each output. That of a quantised graph is the error of its quantisation.
+def first(candidate: Candidate, findings: list[Finding]) -> Feeds | None:
+    """The inputs on which graph and source were first found to differ, if they were."""
+    for finding in findings:
+        if finding.check == semantics.CHECK and finding.status == "fail":
+            return made.make(candidate.signature, finding.data["sizes"], padding=finding.data["padding"])
+    return None
 
-    Runtimes round activations in their own order, so two of them may lie on either side of the exact value.
-    """
-    dtype = candidate.artifact.dtype
-    rounding = {name: unit(own.get(name), array, dtype) for name, array in truth.items()}
-    if not quantised(candidate.artifact.ops):
-        return rounding
-    exact = evaluators.run("reference-ideal", feeds)
-    return {name: max(rounding[name], 2 * error / K) for name, error in errors(exact, truth).items()}
+
+def typical(candidate: Candidate) -> Feeds:
+    """Inputs of the largest size, without padding."""
+    return made.make(candidate.signature, grid(candidate)[-1][0])
 
 
 class _Judge:
@@ -139,30 +165,23 @@ class _Judge:
     def notes(self) -> list[Finding]:
         if self.absent is None:
             return []
-        return [Finding(check="semantics", status="note", says=f"no float64 truth: {self.absent}")]
+        return [Finding(check=semantics.CHECK, status="note", says=f"no float64 truth: {self.absent}")]
 
 
-def _meaning(graph: Mapping[str, Array], truth: Mapping[str, Array], dtype: str, *, exact: bool) -> list[Difference]:
-    """The graph against its source: to the last digits in float64, else up to rounding."""
-    return [
-        difference(name, graph.get(name), array, SAME * scale(array) if exact else unit(None, array, dtype))
-        for name, array in truth.items()
-    ]
-
-
-def _source_findings(meaning: Tally, sourced: bool) -> list[Finding]:
+def _source_findings(meaning: Tally, sourced: bool, dtype: str) -> list[Finding]:
     """Is it the same function, and does it run wherever its axes are free?"""
     if meaning.broken is not None:
         return [Finding(check=CHECK, status="error", says=f"nothing to compare with: {meaning.broken}")]
     if not meaning.tried:
         reason = meaning.refused[0] if meaning.refused else "no shape to try"
-        says = f"the validator found no inputs that the graph takes: {reason}"
-        return [Finding(check=CHECK, status="skipped", says=says, remedy="give real ones with --inputs")]
+        says = f"the model was never run: the validator found no inputs that it takes: {reason}"
+        return [Finding(check=CHECK, status="error", says=says, remedy="give real ones with --inputs")]
     findings = []
     if sourced:
-        good = f"graph and source are one function in float64 at {meaning.tried} shapes"
-        remedy = "export it again; the export or the file is at fault"
-        findings.append(_wrong("semantics", "", meaning, good, remedy))
+        extent = f", up to its {dtype}" if dtype != "fp32" else ""
+        good = f"graph and source are one function in float64{extent}, at {meaning.tried} shapes"
+        findings.append(_wrong(semantics.CHECK, "", meaning, good, semantics.REMEDY))
+        findings += [semantics.rounding(meaning.rounded)] if meaning.rounded and not meaning.wrong else []
     return [*findings, *_refused("the graph", meaning)]
 
 
@@ -182,9 +201,11 @@ def _runtime_findings(tallies: Mapping[str, Tally]) -> list[Finding]:
 
 def _wrong(check: str, whose: str, tally: Tally, good: str, remedy: str) -> Finding:
     if not tally.wrong:
-        return Finding(check=check, status="pass", says=good)
+        return Finding(check=check, status="pass", says=good, data={"of": whose.strip(": "), "cases": tally.cases})
     says = f"{whose}{len(tally.wrong)} differences over {tally.tried} shapes, first at {tally.wrong[0]}"
-    return Finding(check=check, status="fail", says=says, remedy=remedy, data={"wrong": tally.wrong})
+    sizes, padding = tally.first or ({}, "none")
+    data = {"of": whose.strip(": "), "cases": tally.cases, "wrong": tally.wrong, "sizes": sizes, "padding": padding}
+    return Finding(check=check, status="fail", says=says, remedy=remedy, data=data)
 
 
 def _refused(whose: str, tally: Tally) -> list[Finding]:
@@ -201,5 +222,7 @@ def _size(axis: str, batch: int, length: int, past: int) -> int:
     return past if "past" in name else length
 
 
-def _words(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{axis} {size}" for axis, size in sorted(sizes.items())) or "the declared shape"
+def _words(case: Case) -> str:
+    sizes, padding = case
+    named = ", ".join(f"{axis} {size}" for axis, size in sorted(sizes.items())) or "the declared shape"
+    return f"{named}, {padding} padding"

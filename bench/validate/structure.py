@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHECK = "structure"
 DOUBLED = 0.02  # of all weights, stored a second time
 SMALL = 64  # elements below which equal tensors are a coincidence
-FLOATS = (1, 10, 11, 16)  # onnx.TensorProto.FLOAT, FLOAT16, DOUBLE, BFLOAT16
+NUMBERS = (1, 2, 3, 10, 11, 16)  # onnx.TensorProto.FLOAT, UINT8, INT8, FLOAT16, DOUBLE, BFLOAT16
 BLOCK_BYTES = 2**24
 SOFTMAX = ("Softmax", "LogSoftmax", "Hardmax")
 
@@ -59,8 +59,7 @@ def _checked(candidate: Candidate, checker: Checker) -> Iterator[Finding]:
 
 
 def live_dropout(candidate: Candidate) -> Iterator[Finding]:
-    """Dropout that training mode has left on."""
-    """Dropout in training mode. The mode is a constant, of which only the truth matters."""
+    """Dropout that training mode has left on. The mode is a constant, of which only the truth matters."""
     folder = candidate.path.parent
     constants = {tensor.name: tensor for tensor in candidate.proto.graph.initializer}
     for node in candidate.nodes:
@@ -80,14 +79,14 @@ def live_dropout(candidate: Candidate) -> Iterator[Finding]:
 
 
 def _doubled(candidate: Candidate) -> Iterator[Finding]:
-    """Float weights stored twice, as they are or transposed: tied weights that an export has untied."""
+    """Weights stored twice, as they are or transposed: tied weights that an export has untied."""
     folder = candidate.path.parent
-    weights = candidate.proto.graph.initializer
+    weights = list(_weights(candidate.proto.graph))
     alike = Counter(_alike(tensor) for tensor in weights)
     seen: dict[bytes, str] = {}
     pairs: list[tuple[int, str, str]] = []
     for tensor in weights:
-        if alike[_alike(tensor)] == 1 or tensor.data_type not in FLOATS or prod(tensor.dims) < SMALL:
+        if alike[_alike(tensor)] == 1 or tensor.data_type not in NUMBERS or prod(tensor.dims) < SMALL:
             continue
         array = _array(tensor, folder)
         first = seen.get(_digest(array)) or (seen.get(_digest(array.T)) if array.ndim == 2 else None)
@@ -106,6 +105,18 @@ def _doubled(candidate: Candidate) -> Iterator[Finding]:
             remedy="tie the weights in the graph: one initializer, transposed where it is used",
             data={"doubled_bytes": doubled, "total_bytes": total},
         )
+
+
+def _weights(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Initializers, and the values of Constant nodes under the names of their outputs."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name == "value" and node.output:
+                tensor = type(attribute.t)()
+                tensor.CopyFrom(attribute.t)
+                tensor.name = node.output[0]
+                yield tensor
 
 
 def _alike(tensor: onnx.TensorProto) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...bench.records import Measurement, Run
 from ..document import Cell, Section, Table
-from ..format import elapsed, memory, moment, number, plain
+from ..format import duration, elapsed, memory, moment, number, plain
 from ..series import runtimes
 
 ORDER = 90
@@ -15,8 +15,13 @@ _MATMUL = (
     "Each runtime's matmul rate was measured on this machine, because each brings its own matrix library: where the "
     "rates differ, what looks like a comparison of graphs is also a comparison of those libraries."
 )
-_RUN = ("name", "created", "finished", "elapsed_s", "isorun", "schema")
-_LISTED = ("versions", "matmul_gflops", "runtimes_missing")  # shown elsewhere than among the machine's facts
+_RUN = ("name", "created", "resumed", "finished", "elapsed_s", "isorun", "schema")
+_LISTED = (
+    "versions",
+    "matmul_gflops",
+    "overhead_ns",
+    "runtimes_missing",
+)  # shown elsewhere than among the machine's facts
 _UNITS: Mapping[str, Callable[[float], str]] = {"_bytes": memory, "_s": elapsed}
 
 
@@ -24,8 +29,8 @@ def view(run: Run) -> Section | None:
     """Tables of facts; a fact that the header lacks has no row."""
     environment = _mapping(run.header.get("environment"))
     tables = (
-        _facts("The machine", {key: value for key, value in environment.items() if key not in _LISTED}),
         _runtimes(run, environment),
+        _facts("The machine", {key: value for key, value in environment.items() if key not in _LISTED}),
         _facts("Versions", _mapping(environment.get("versions")), title=str),
         _facts("The suite", _mapping(run.header.get("suite"))),
         _facts("The run", _times(run)),
@@ -53,7 +58,7 @@ def _title(key: str) -> str:
 
 def _facts(caption: str, facts: Mapping[str, Any], title: Callable[[str], str] = _title) -> Table:
     rows = tuple((Cell(title(key)), _fact(key, value)) for key, value in facts.items() if plain(value))
-    return Table(caption, ("what", "value"), rows)
+    return Table(caption, ("what", "value"), rows, facts=True)
 
 
 def _fact(key: str, value: Any) -> Cell:
@@ -65,15 +70,16 @@ def _fact(key: str, value: Any) -> Cell:
 
 def _runtimes(run: Run, environment: Mapping[str, Any]) -> Table:
     rates, missing = _mapping(environment.get("matmul_gflops")), _mapping(environment.get("runtimes_missing"))
-    threads = _mapping(environment.get("threads"))
+    threads, empty = _mapping(environment.get("threads")), _mapping(environment.get("overhead_ns"))
     rows = []
     for name in dict.fromkeys((*runtimes(run), *rates, *missing)):
         placed = [m for m in run.measurements if m.case.runtime == name and m.placement]
         counted = _said(placed, lambda p: p.threads) or plain(threads.get(name))
         providers, precisions = _said(placed, lambda p: p.provider), _said(placed, lambda p: p.precision)
         texts = (providers, precisions, counted)
-        rows.append((Cell(name), *map(_cell, texts), _rate(rates.get(name)), _cell(plain(missing.get(name)))))
-    columns = ("runtime", "provider", "precision", "threads", "matmul (GFLOP/s)", "missing because")
+        facts = (_measured(rates.get(name), number), _measured(empty.get(name), duration))
+        rows.append((Cell(name), *map(_cell, texts), *facts, _cell(plain(missing.get(name)))))
+    columns = ("runtime", "provider", "precision", "threads", "matmul (GFLOP/s)", "empty call", "missing because")
     return Table("The runtimes", columns, tuple(rows))
 
 
@@ -85,8 +91,8 @@ def _cell(text: str) -> Cell:
     return Cell(text) if text else Cell("–", tone="muted")
 
 
-def _rate(value: Any) -> Cell:
-    return Cell(number(value), value) if isinstance(value, int | float) else Cell("not measured", tone="muted")
+def _measured(value: Any, shown: Callable[[float], str]) -> Cell:
+    return Cell(shown(value), value) if isinstance(value, int | float) else Cell("not measured", tone="muted")
 
 
 def _problems(problems: Iterable[str]) -> Table:

@@ -1,16 +1,18 @@
-"""Every time that was measured and verified, and every case that has none with the reason."""
+"""Every time that was measured and verified, a row an n and a column a runtime, and every case without a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ...bench.records import Measurement, Run
-from ...bench.timing import Comparison, median_interval
+from ...bench.timing import median_interval
 from ..document import Cell, Section, Table
-from ..format import duration, number, ratio
-from ..series import BASE, SPEED_TONES, Group, groups, runtimes, speeds, untimed, worded
+from ..format import duration, number
+from ..race import Place, lead, places, who
+from ..series import Group, groups, runtimes, untimed
 
 ORDER = 20
+_NOTHING = Cell("–", tone="muted")
 
 
 def view(run: Run) -> Section | None:
@@ -18,42 +20,38 @@ def view(run: Run) -> Section | None:
     found = groups(run)
     if not found:
         return None
-    lead = (
+    text = (
         "The time of a call is the median over the medians of all blocks, with its 95 % interval; preparing the model "
-        "and moving data in and out is not part of it. Tokens per second count new tokens.",
+        "and moving data in and out is not part of it. Tokens per second count new tokens on the fastest runtime.",
     )
-    paired = BASE in runtimes(run)
-    parts = [_times([g for g in found if g.phase == phase], paired) for phase in dict.fromkeys(g.phase for g in found)]
-    missing = _missing(found)
-    shown = tuple(table for table in (*parts, missing) if table.rows)
-    return Section("latency", "Latency", lead, shown) if shown else None
+    names = [name for name in runtimes(run) if any(group.shown(name) for group in found)]
+    parts = [_times([g for g in found if g.phase == phase], names) for phase in dict.fromkeys(g.phase for g in found)]
+    shown = tuple(table for table in (*parts, _missing(found)) if table.rows)
+    return Section("latency", "Times", text, shown) if shown else None
 
 
-def _times(members: Sequence[Group], paired: bool) -> Table:
+def _times(members: Sequence[Group], names: Sequence[str]) -> Table:
     phase = members[0].label.split(",")[0]
+    alike = all(group.label == members[0].label for group in members)
     axis = "cached tokens" if members[0].phase == "step" else "new tokens"
-    columns = ["model", "phase", f"n ({axis})", "runtime", "time of a call"]
-    columns += [f"speed over {BASE}"] if paired else []
-    columns += ["tokens/s", "stopped by"]
-    rows = (row for group in members for row in _rows(group, paired))
-    return Table(f"Time of a call, {phase}", tuple(columns), tuple(rows))
+    columns = ["model", *([] if alike else ["phase"]), f"n ({axis})", *names, "fastest", "tokens/s"]
+    found = [(group, place) for group in members for place in places(group)]
+    rows = tuple(_row(group, place, names, alike) for group, place in found)
+    return Table(f"Time of a call, {phase}", tuple(columns), rows, tuple(group.index for group, _ in found))
 
 
-def _rows(group: Group, paired: bool) -> Iterator[tuple[Cell, ...]]:
-    gains = {runtime: speeds(group, runtime) for runtime in group.lines}
-    shown = [m for runtime in group.lines for m in group.shown(runtime)]
-    for m in sorted(shown, key=lambda m: m.case.length):
-        gain = gains[m.case.runtime].get(m.case.length)
-        yield (
-            Cell(group.name),
-            Cell(group.label),
-            Cell(str(m.case.length), m.case.length),
-            Cell(m.case.runtime),
-            _time(m),
-            *((_gain(gain),) if paired else ()),
-            _rate(m),
-            Cell(m.stopped or "–", tone="plain" if m.stopped else "muted"),
-        )
+def _row(group: Group, place: Place, names: Sequence[str], alike: bool) -> tuple[Cell, ...]:
+    measured = {name: m for name in names for m in group.shown(name) if m.case.length == place.n}
+    first = measured[place.first]
+    rate = first.case.batch * first.case.seq / (first.median_ns or 1.0) * 1e9
+    return (
+        Cell(group.name),
+        *([] if alike else [Cell(group.label)]),
+        Cell(str(place.n), place.n),
+        *(_time(measured[name]) if name in measured else _NOTHING for name in names),
+        _fastest(place),
+        Cell(number(rate), rate),
+    )
 
 
 def _time(m: Measurement) -> Cell:
@@ -61,25 +59,22 @@ def _time(m: Measurement) -> Cell:
     return Cell(duration(value, median_interval(m.block_medians_ns)), value)
 
 
-def _gain(gain: Comparison | None) -> Cell:
-    if gain is None:
-        return Cell("–", tone="muted")
-    return Cell(f"{ratio(gain.ratio, gain.interval)} {worded(gain)}", gain.ratio, SPEED_TONES[gain.word])
-
-
-def _rate(m: Measurement) -> Cell:
-    rate = m.case.batch * m.case.seq / (m.median_ns or 1.0) * 1e9
-    return Cell(number(rate), rate)
+def _fastest(place: Place) -> Cell:
+    said = who(place)
+    if place.second is None:
+        return Cell(said, tone="muted", note="nothing else has a verified time here")
+    return Cell(f"{said}, {lead(place)}", tone="unsure" if place.level and not place.alike else "good")
 
 
 def _missing(found: Sequence[Group]) -> Table:
     """Cases that differ in n alone share a row."""
-    alike: dict[tuple[str, str, str, str, str], list[int]] = {}
+    alike: dict[tuple[int, str, str, str, str, str], list[int]] = {}
     for group in found:
         for m in (m for line in group.lines.values() for m in line):
             if reason := untimed(m):
                 status = "not shown" if m.status == "ok" else m.status
-                alike.setdefault((group.name, group.label, m.case.runtime, status, reason), []).append(m.case.length)
+                key = (group.index, group.name, group.label, m.case.runtime, status, reason)
+                alike.setdefault(key, []).append(m.case.length)
     rows = (
         (
             Cell(name),
@@ -89,6 +84,7 @@ def _missing(found: Sequence[Group]) -> Table:
             Cell(status, tone="muted" if status == "skipped" else "bad"),
             Cell(reason),
         )
-        for (name, label, runtime, status, reason), lengths in alike.items()
+        for (_, name, label, runtime, status, reason), lengths in alike.items()
     )
-    return Table("Cases without a time", ("model", "phase", "runtime", "n", "status", "reason"), tuple(rows))
+    columns = ("model", "phase", "runtime", "n", "status", "reason")
+    return Table("Cases without a time", columns, tuple(rows), tuple(index for index, *_ in alike))

@@ -1,4 +1,4 @@
-"""The answer: does each model export faithfully, is each runtime right, how fast is it, and how does its cost grow."""
+"""The verdict matrix: does each model export faithfully, is each runtime right, how fast, how does its cost grow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from ...bench.records import Measurement, Run
 from ...bench.timing import Comparison
 from ..document import Cell, Section, Table, Tone
 from ..format import exponent, number, ratio, span
-from ..sentences import sentences
 from ..series import (
     BASE,
     GROWTH_TONES,
@@ -30,12 +29,11 @@ _NOTHING = Cell("–", tone="muted")
 
 
 def view(run: Run) -> Section | None:
-    """The verdict table and the sentences that it comes down to."""
+    """The verdict table."""
     found = groups(run)
-    if not found and not run.verdicts:
+    if not found:
         return None
-    parts = (_table(run, found),) if found else ()
-    return Section("summary", "Summary", sentences(run), parts, _reading(run, found))
+    return Section("summary", "Verdicts", (), (_table(run, found),), _reading(run))
 
 
 def _table(run: Run, found: Sequence[Group]) -> Table:
@@ -58,7 +56,8 @@ def _table(run: Run, found: Sequence[Group]) -> Table:
         )
         for group in found
     )
-    return Table("The verdict on each model in each phase", tuple(columns), rows)
+    indices = tuple(group.index for group in found)
+    return Table("The verdict on each model in each phase", tuple(columns), rows, indices)
 
 
 def _faithful(run: Run, group: Group) -> Cell:
@@ -122,10 +121,8 @@ def _growth(group: Group, runtime: str) -> Cell:
     return Cell(text, value=law.fit.exponent, tone=GROWTH_TONES.get(law.word, "unsure"), note=law.reason)
 
 
-def _reading(run: Run, found: Sequence[Group]) -> tuple[str, ...]:
+def _reading(run: Run) -> tuple[str, ...]:
     """How to read the table."""
-    if not found:
-        return ()
     speed = ("Speed: over torch, paired block by block, at the longest n where both outputs are right.",)
     return (
         "Exports faithfully: the largest difference between graph and source, both in float64, against its limit.",

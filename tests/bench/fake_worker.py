@@ -42,6 +42,9 @@ class FakeWorker:
         if op == "stage":
             self.length = arguments["sizes"].get("source")
         self.asked.append((op, self.runtime))
+        if op == "costs":
+            totals = {"flops": 10**6, "bytes": 10**5, "weights": 4096, "cache": 16, "activations": 64}
+            return {"costs": [{**totals, "flops": 10**6 * shape["source"]} for shape in arguments["shapes"]]}
         if op in ("export", "truth", "same_function"):
             return self._prepare(op, arguments)
         behaviour = self.behaviours.get(self.runtime, Behaviour())
@@ -59,6 +62,7 @@ class FakeWorker:
             "facts": {
                 "placement": {"provider": "fake", "nodes": {}, "precision": "fp32", "threads": 1},
                 "peak_bytes": 1,
+                "memory": {"weights": 5000},
             },
         }[op]
 
@@ -76,7 +80,14 @@ class FakeWorker:
             if isinstance(failure, WorkerDied):
                 self.close()
             raise failure
-        return {"distance": 1e-15, "limit": 1e-9, "output": "logits", "probe": {"batch": 3}, "seconds": 1.0}
+        return {
+            "check": "same function",
+            "distance": 1e-15,
+            "limit": 1e-9,
+            "output": "logits",
+            "probe": {"batch": 3},
+            "seconds": 1.0,
+        }
 
 
 def refused(reason: str) -> WorkerError:

@@ -32,6 +32,7 @@ def test_validation_finds_what_was_planted(
     assert [kind for kind, mutant in mutants.items() if not mutant.found] == []
     for kind, mutant in mutants.items():
         assert mutant.equivalent == (kind == "result through float16"), "float64 does not see a rounding"
+        assert mutant.named == ("none" if mutant.equivalent else "node"), kind
 
 
 def test_an_unmutated_graph_is_equivalent_and_nothing_is_found(
@@ -42,6 +43,7 @@ def test_an_unmutated_graph_is_equivalent_and_nothing_is_found(
     (mutant,) = certify(exported("mistral-7b", "step").folder)
     assert mutant.equivalent
     assert not mutant.found
+    assert mutant.named == "none"
     assert mutant.usual == (False, False, False)
 
 
@@ -65,6 +67,23 @@ def test_every_kind_has_a_place_in_the_zoo_and_leaves_a_graph(exported: Exported
                 unplanted.discard(kind)
     assert len(mutations.kinds()) >= 40
     assert unplanted == set()
+
+
+def test_what_a_fault_touched(exported: Exported) -> None:
+    model = onnx.load(exported("gpt2", "forward").model_path)
+    mutations.kinds()
+    softer = mutations.apply("scale wrong", model)
+    other = mutations.apply("last id lost", model)
+    weight = mutations.apply("matrix negated", model)
+    assert softer is not None
+    assert other is not None
+    assert weight is not None
+    assert mutations.touched(model, model) == frozenset()
+    (name,) = mutations.touched(model, softer)
+    assert name.startswith("scaled_dot_product_attention")
+    assert any(name.startswith("planted") for name in mutations.touched(model, other))
+    kinds = {node.op_type for node in weight.graph.node if mutations.touched(model, weight).intersection(node.output)}
+    assert kinds == {"MatMul"}
 
 
 def test_planting_leaves_the_original_alone_and_follows_the_seed(exported: Exported) -> None:

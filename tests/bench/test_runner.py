@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from isorun.bench import measure, prepare
+from isorun.bench import measure
 from isorun.bench.records import Run, read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import Suite, load
 
 from .fake_worker import RIGHT, Behaviour, FakeWorker, died, refused
 
-
-@pytest.fixture(autouse=True)
-def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeWorker]]:
-    for module in (measure, prepare):
-        monkeypatch.setattr(module, "Worker", FakeWorker)
-    FakeWorker.behaviours, FakeWorker.exports, FakeWorker.open_workers, FakeWorker.asked = {}, {}, [], []
-    yield FakeWorker
-    assert FakeWorker.open_workers == [], "every worker is closed, whatever happened"
+pytestmark = pytest.mark.usefixtures("workers")
 
 
 def _suite(**chosen: object) -> Suite:
@@ -53,6 +45,7 @@ def test_every_model_runtime_and_length_has_a_row(tmp_path: Path) -> None:
     }
     assert run.header["finished"] is not None
     assert set(run.header["environment"]["matmul_gflops"]) == {"torch", "ort-cpu"}
+    assert run.header["environment"]["overhead_ns"] == pytest.approx({"torch": 1000, "ort-cpu": 1000}, rel=0.02)
     assert not (tmp_path / "run" / "work").exists()
 
 
@@ -99,14 +92,14 @@ def test_a_runtime_that_dies_on_one_length_runs_the_next(tmp_path: Path, op: str
 
 
 def test_a_failed_export_is_a_reason_for_its_cases_alone(tmp_path: Path) -> None:
-    FakeWorker.exports = {"export gpt2-forward": died("killed by SIGKILL")}
+    FakeWorker.exports = {"export gpt2@small-forward": died("killed by SIGKILL")}
     run = _run(tmp_path / "run")
     assert {m.reason for m in run.measurements if m.case.phase == "forward"} == {"export failed: killed by SIGKILL"}
     assert {m.status for m in run.measurements if m.case.phase == "step"} == {"ok"}
 
 
 def test_an_arbiter_that_fails_is_a_verdict_and_the_cases_are_measured(tmp_path: Path) -> None:
-    FakeWorker.exports = {"same_function gpt2-step": refused("no operator Foo")}
+    FakeWorker.exports = {"same_function gpt2@small-step": refused("no operator Foo")}
     run = _run(tmp_path / "run")
     assert {v.phase: v.status for v in run.verdicts} == {"forward": "pass", "step": "error"}
     assert _statuses(run, "torch")[("step", 8)] == "ok"
@@ -133,7 +126,7 @@ def test_a_missing_runtime_is_skipped_with_its_reason(tmp_path: Path) -> None:
 def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path) -> None:
     steps = Runner(_suite(), tmp_path / "run").run()
     for step in steps:
-        if step.label == "gpt2-forward 32":
+        if step.label == "gpt2@small-forward 32":
             break
     steps.close()
     run = read_run(tmp_path / "run")

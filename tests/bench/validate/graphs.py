@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from isorun.bench import evaluation
 from isorun.bench.client import WorkerError
-from isorun.bench.validate import integrity
+from isorun.bench.validate import integrity, walk
 from isorun.bench.validate.candidate import Candidate, open_candidate
 from isorun.bench.validate.evaluators import Unloadable
 from isorun.bench.validate.finding import Finding, Refusal, Report
@@ -120,7 +120,12 @@ class Local:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def run(self, runtime: str, feeds: Mapping[str, Array], *, optimise: bool = True) -> dict[str, Array]:
+    def ahead(self, runtimes: Any, feeds: Any) -> None:
+        pass
+
+    def run(
+        self, runtime: str, feeds: Mapping[str, Array], *, optimise: bool = True, again: bool = False
+    ) -> dict[str, Array]:
         key = runtime, optimise
         file, dtype, source, phase = self._opening
         try:
@@ -134,6 +139,10 @@ class Local:
         except RuntimeFailure as error:
             raise WorkerError(str(error)) from None
         return results
+
+    def walk(self, feeds: Mapping[str, Array], opset: int) -> list[walk.Step]:
+        file, _, source, phase = self._opening
+        return walk.walk(str(file), source, phase, opset, feeds)
 
 
 def local(given: Candidate, source: Source | None = None) -> Any:

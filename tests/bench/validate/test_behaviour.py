@@ -42,11 +42,11 @@ def ignores_padding(proto: onnx.ModelProto) -> None:
 
 def anchors_at_the_top_left(proto: onnx.ModelProto) -> None:
     """Queries are numbered from 0, whatever the past."""
-    nodes = list(proto.graph.node)
-    rows = next(found for found in nodes if found.op_type == "Slice")
-    count = next(found for found in nodes if found.op_type == "Squeeze" and found.input[0] != nodes[0].output[0])
-    keys = first(proto, "Range")
-    rows.CopyFrom(node("Range", f"{keys.input[0]} {count.output[0]} {keys.input[2]}", rows.output[0]))
+    keys, rows = first(proto, "Range"), first(proto, "Slice")
+    rows.CopyFrom(node("Range", f"{keys.input[0]} n {keys.input[2]}", rows.output[0]))
+    extra = [node("Shape", "input_ids", "n_shape", start=1, end=2), node("Squeeze", "n_shape", "n")]
+    for i, one in enumerate(extra):
+        proto.graph.node.insert(i, one)
 
 
 def counts_positions_from_the_start(proto: onnx.ModelProto) -> None:

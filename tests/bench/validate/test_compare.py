@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isorun.bench.validate import semantics
+from isorun.bench.validate import rulers, semantics
 from isorun.bench.validate.compare import difference, scale, unit
 
 RNG = np.random.default_rng(0)
@@ -84,7 +84,7 @@ def test_empty_arrays_are_equal() -> None:
 
 
 def expect(found: dict[str, Any], expected: dict[str, Any]) -> tuple[str, str]:
-    (finding,) = semantics.against_expected(found, expected, "fp32", {})
+    (finding,) = semantics.against_expected(found, expected, lambda truth: rulers.single(truth, {}))
     return finding.status, finding.says
 
 

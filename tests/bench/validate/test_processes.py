@@ -86,7 +86,7 @@ def test_hunger_for_memory_is_an_error_of_that_process(opened: Any) -> None:
 
 
 def test_outputs_too_large_to_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "_limit", lambda memory_bytes: None)  # not of this process
+    monkeypatch.setattr(evaluation, "limit", lambda memory_bytes: None)  # not of this process
     source = {"kind": "file", "name": "", "size": "", "seed": 0}
     shared = {"dtype": "fp32", "runtime": "reference", "optimise": True, "source": source, "phase": "forward"}
     given = {"inputs": str(tmp_path / "in.npz"), "names": ["x"], "outputs": str(tmp_path / "out.npz")}
@@ -148,10 +148,10 @@ class Crashing(Local):
 
     victim = "openvino"
 
-    def run(self, runtime: str, feeds: Any, *, optimise: bool = True) -> dict[str, Array]:
+    def run(self, runtime: str, feeds: Any, *, optimise: bool = True, again: bool = False) -> dict[str, Array]:
         if runtime == self.victim:
             raise WorkerDied("killed by SIGSEGV")
-        return super().run(runtime, feeds, optimise=optimise)
+        return super().run(runtime, feeds, optimise=optimise, again=again)
 
 
 @pytest.mark.parametrize("with_inputs", [True, False])

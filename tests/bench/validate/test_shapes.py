@@ -135,9 +135,10 @@ def test_an_operator_that_nobody_has(tmp_path: Path) -> None:
         ("float32", [2**40, 2**30], "GiB"),
     ],
 )
-def test_inputs_that_cannot_be_made_are_skipped(tmp_path: Path, dtype: str, shape: Shape, words: str) -> None:
+def test_a_model_that_was_never_run_is_an_error(tmp_path: Path, dtype: str, shape: Shape, words: str) -> None:
     findings = check(model([node("Identity", "x", "y")], {"x": (dtype, shape)}, {"y": (dtype, shape)}), tmp_path)
-    assert statuses(findings) == ["skipped"]
+    assert statuses(findings) == ["error"]
+    assert "never run" in findings[0].says
     assert words in findings[0].says
     assert "--inputs" in findings[0].remedy
 

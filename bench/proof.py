@@ -1,0 +1,69 @@
+"""Is a rewritten graph still the same function? Both in float64, on shapes at both sides of every boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
+from typing import Any
+
+import onnx_ir as ir
+
+from ..export.passes.gqa import LONG
+from ..export.source import Source
+from ..models.signature import Array, Padding, Signature
+from ..runtimes.base import RuntimeFailure
+from ..runtimes.reference import Float64Graph
+from .truth import SAME, distance
+
+LENGTHS = (1, 2, 7, 33)
+PASTS = (0, 1, 20)
+LONG_ONES = ((LONG - 1, 0), (LONG + 6, 1))  # tokens and past on both sides of the one length at which a pass changes
+ROWS: tuple[tuple[int, Padding], ...] = ((1, "none"), (3, "none"), (3, "left"), (3, "right"))
+LARGEST = 2**30  # bytes of float32 weights, beyond which two graphs in float64 are too much to ask of an export
+
+
+def prover(source: Source) -> Any:
+    """What an export proves its passes with: signature → proof; None for weights that are too large."""
+    return Proof if (source.weight_bytes() or 0) <= LARGEST else None
+
+
+class Proof:
+    """Holds rewritten graphs to the first one that it is given."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+        self._truth: list[tuple[str, dict[str, Array], dict[str, Array]]] = []
+
+    def __call__(self, before: ir.Model, after: ir.Model) -> str | None:
+        """What is wrong with `after`, or None."""
+        try:
+            if not self._truth:
+                self._truth = list(self._run(Float64Graph(ir.to_proto(before))))
+            graph = Float64Graph(ir.to_proto(after))
+            for words, feeds, truth in self._truth:
+                found = graph.run(feeds)
+                for name, array in truth.items():
+                    far = distance(found[name], array)
+                    if far > SAME:
+                        return f"{name} differs by {far:.1e} of its scale at {words}"
+        except RuntimeFailure as error:
+            return str(error)
+        return None if self._truth else "the graph itself runs at no shape"
+
+    def _run(self, graph: Float64Graph) -> Iterator[tuple[str, dict[str, Array], dict[str, Array]]]:
+        """Words, inputs and outputs at each shape that the first graph takes: tables of positions end somewhere."""
+        for sizes, padding in self._shapes():
+            words = ", ".join(f"{axis} {size}" for axis, size in sorted(sizes.items()))
+            feeds = self._signature.feeds(sizes, padding=padding)
+            with suppress(RuntimeFailure):
+                yield f"{words}, {padding} padding", feeds, graph.run(feeds)
+
+    def _shapes(self) -> Iterator[tuple[dict[str, int], Padding]]:
+        axes = self._signature.axes
+        limits = [spec.limit for spec in self._signature.inputs if spec.name == "position_ids" and spec.limit]
+        pasts = PASTS if "past" in axes else (0,)
+        usual = [(length, past, row) for length, past, row in product(LENGTHS, pasts, ROWS)]
+        for length, past, (batch, padding) in usual + [(*long, ROWS[0]) for long in LONG_ONES]:
+            if all(length + past <= limit for limit in limits):
+                yield {axis: past if axis == "past" else length for axis in axes} | {"batch": batch}, padding

@@ -1,0 +1,150 @@
+"""The end of an export: a float32 graph is put into its precision, written, checked, and held to its source."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from ..models.phases import PhaseModule
+from ..models.signature import Array
+from .artifact import MODEL, ArtifactError, ExportedModel, graph_signature, sha256
+from .folder import whole
+from .precision import DEFAULT, Quantisation, convert
+from .precision.error import measure, outputs64
+from .precision.evaluate import evaluate
+from .storage import save
+from .trace import ExportError, refusal
+
+EXAMPLE = 3  # the size of the first free axis of a graph without a source; the others are larger
+VERSIONS = ("torch", "onnx", "onnxscript", "onnx-ir")
+
+
+@dataclass(frozen=True)
+class Original:
+    """What a graph is held to: example inputs of the float32 graph, and what they should become.
+
+    `feeds` is None where nothing can be run, and `why` says the reason. `bytes` are those of the weights in float32.
+    """
+
+    bytes: int
+    feeds: Mapping[str, Array] | None = None
+    truth: Callable[[Mapping[str, Array]], dict[str, Array]] | None = None
+    why: str = ""
+
+
+def of_module(module: PhaseModule) -> Original:
+    """A source model, which the truth turns into float64; one without weights (`streaming.py`) cannot be run."""
+    if any(parameter.is_meta for parameter in module.parameters()):
+        return Original(source_bytes(module), why="the weights were streamed, and never all there")
+    feeds = module.signature.feeds(module.example, padding="left")
+    return Original(source_bytes(module), feeds, partial(outputs64, module))
+
+
+def of_file(artifact: ExportedModel) -> Original:
+    """A float32 graph without a source: the truth is what it computes itself, which has an error of 1e-7 of its own."""
+    signature = artifact.signature()
+    sizes = {axis: EXAMPLE + i for i, axis in enumerate(sorted(signature.axes))}
+    stored = sum(file.stat().st_size for file in artifact.folder.iterdir() if file.name in artifact.files)
+    return Original(stored, signature.feeds(sizes), partial(_single, artifact.model_path))
+
+
+def _single(file: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """What a float32 graph makes of inputs that may be of half precision."""
+    wide = {name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in feeds.items()}
+    return evaluate(file, wide)
+
+
+def source_bytes(module: PhaseModule) -> int:
+    """The bytes of a source's weights and buffers in float32, shared ones counted once."""
+    tensors = (*module.parameters(), *module.buffers())
+    return sum(tensor.numel() * (4 if tensor.is_floating_point() else tensor.element_size()) for tensor in tensors)
+
+
+def finish(
+    model: ir.Model,
+    original: Original,
+    folder: Path,
+    *,
+    dtype: str,
+    options: Quantisation = DEFAULT,
+    external: bool = False,
+) -> dict[str, Any]:
+    """Convert a float32 graph and write it into a folder; the fields of the manifest that this settles.
+
+    Where the original cannot be run, nothing is, neither to see how large values become nor to measure errors, and the
+    weights go into a file of their own, where they are written as they are made.
+
+    Raises:
+        ValueError: an unknown dtype or option, or a weight that float16 cannot hold.
+        onnx.checker.ValidationError, onnx.shape_inference.InferenceError: the checker refuses the graph.
+    """
+    notes = convert(model, dtype, original.feeds, options)
+    save(model, folder / MODEL, external=external or original.feeds is None)
+    onnx.checker.check_model(folder / MODEL, full_check=True)
+    graph = onnx.load(folder / MODEL, load_external_data=False).graph
+    errors, remarks = _errors(folder / MODEL, original, graph)
+    return {
+        "dtype": dtype,
+        "ops": dict(sorted(Counter(node.op_type for node in graph.node).items())),
+        "files": {file.name: sha256(file) for file in sorted(folder.iterdir())},
+        "versions": {name: version(name) for name in VERSIONS},
+        "notes": (*notes, *remarks),
+        "errors": errors,
+        "sizes": {
+            "source_bytes": original.bytes,
+            "file_bytes": sum(file.stat().st_size for file in folder.iterdir()),
+        },
+    }
+
+
+def _errors(file: Path, original: Original, graph: onnx.GraphProto) -> tuple[dict[str, float], list[str]]:
+    """The measured errors, or a note that says why there are none."""
+    if original.feeds is None or original.truth is None:
+        return {}, [f"error not measured: {original.why}"]
+    return measure(file, original.truth, _typed(original.feeds, graph), original.bytes)
+
+
+def derive(
+    artifact: ExportedModel,
+    dtype: str,
+    folder: Path,
+    *,
+    options: Quantisation = DEFAULT,
+    external: bool = False,
+    force: bool = False,
+) -> ExportedModel:
+    """The same graph in another precision, made from the float32 one without tracing it again.
+
+    Raises:
+        ArtifactError: the artifact is not float32, or the folder is in use.
+        ExportError: it cannot be had in this precision.
+    """
+    if artifact.dtype != "fp32":
+        raise ArtifactError(f"{artifact.folder}: is {artifact.dtype}, and precisions are derived from fp32")
+    began = time.perf_counter()
+    original = of_file(artifact) if artifact.source.kind == "file" else of_module(artifact.module())
+    with whole(folder, force=force) as part:
+        model = ir.load(artifact.model_path)
+        try:
+            fields = finish(model, original, part, dtype=dtype, options=options, external=external)
+        except (ValueError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            raise ExportError(f"{artifact.model_path} in {dtype}: {refusal(error)}") from error
+        notes = (*artifact.notes, *fields.pop("notes"))
+        seconds = round(time.perf_counter() - began, 3)
+        replace(artifact, folder=part, notes=notes, seconds=seconds, model=MODEL, **fields).write_manifest()
+    return ExportedModel.open(folder)
+
+
+def _typed(feeds: Mapping[str, Array], graph: onnx.GraphProto) -> dict[str, Array]:
+    """Feeds in the types that the graph declares: caches of a float16 graph are float16."""
+    return {spec.name: feeds[spec.name].astype(np.dtype(spec.dtype)) for spec in graph_signature(graph).inputs}

@@ -1,0 +1,102 @@
+"""Causal attention as ONNX Runtime's GroupQueryAttention, whose kernel never holds the n² scores.
+
+    before                                      after, with p past tokens and t = p + n
+
+    attention_mask ─▶ mask (B, 1, n, t)         attention_mask ─▶ full? ─▶ If ─▶ bias: nothing, or (B, 1, n, t)
+    past, k ─▶ Concat ─▶ present                                    │
+    q, present, mask ─▶ Attention ─▶ y          q, k, v, past ─▶ If ┤ full: the kernel           ─▶ y, present
+                                                                    └ else: the kernel with bias ─▶ y, present
+
+Condition: the mask is causal over real keys (`masks`), keys and values are the layer's own with or without a cache, all
+heads are of one width, and nothing else reads the scores.
+
+Why two branches: the kernel hides what lies after a query, and a suffix of each row; padding may lie anywhere. What it
+cannot express is written as a bias of n² numbers, which is made only when a row has padding. A batch without padding, a
+single prompt or a decode step above all, pays nothing.
+
+What the cache gains: the kernel writes new keys behind the past ones. Where both are one buffer (`aliases`) a step
+copies nothing; where they are two, it is the Concat of before.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from . import masks
+from .gqa import Kernel, Site
+from .graph import attribute, made_by, plain, sizes
+
+
+def apply(graph: ir.Graph) -> str:
+    """Rewrite every causal Attention of a graph; says how many, or why none."""
+    nodes = [node for node in graph if node.op_type == "Attention" and node.domain == ""]
+    sites = [site for site in map(_site, nodes) if site is not None]
+    if not nodes:
+        return "not applied: the graph has no Attention operator"
+    if not sites:
+        return f"not applied: no mask of {len(nodes)} Attention is causal over real keys"
+    kernels: dict[ir.Value, Kernel] = {}
+    for count, site in enumerate(sites):
+        if site.mask not in kernels:
+            kernels[site.mask] = Kernel(graph, site, f"causal.{len(kernels)}")
+        kernels[site.mask].attend(site, f"gqa.{count}")
+    for kernel in kernels.values():
+        kernel.settle()
+    return f"applied to {len(sites)} of {len(nodes)} Attention"
+
+
+def _site(node: ir.Node) -> Site | None:
+    """The parts of an Attention node that fits, or None."""
+    query, key, value, mask = (*node.inputs, None)[:4]
+    says = masks.read(mask)
+    if query is None or key is None or value is None or mask is None or says is None:
+        return None
+    shapes = [sizes(one) for one in (query, key, value)]
+    fixed = all(len(shape) == 4 and isinstance(shape[1], int) and isinstance(shape[3], int) for shape in shapes)
+    if says.kind != "causal" or not plain(node) or not fixed or len({shape[3] for shape in shapes}) != 1:
+        return None
+    k, v = _cached(key, node), _cached(value, node)
+    if k is not None and v is not None:
+        return Site(node, mask, says.padding, query, (k[1], v[1]), (k[0], v[0]))
+    own = shapes[0][2] == shapes[1][2] == shapes[2][2]
+    return Site(node, mask, says.padding, query, (key, value), None) if own else None
+
+
+def _cached(value: ir.Value, reader: ir.Node) -> tuple[ir.Value, ir.Value] | None:
+    """Concat(past, new) over the tokens, where past is an input and nothing but the reader and an output has it."""
+    joined = made_by(value, "Concat")
+    if joined is None or len(joined.inputs) != 2 or attribute(joined, "axis") not in (2, -2):
+        return None
+    past, new = joined.inputs
+    private = all(user is reader for user, _ in joined.outputs[0].uses())
+    return (past, new) if past is not None and new is not None and past.is_graph_input() and private else None
+
+
+def aliases(graph: ir.Graph) -> dict[str, str]:
+    """Present → past, by name, where nothing but the kernel and the batch size depends on the past's buffer.
+
+    Keys and values of a layer go together: the kernel takes them as shared when both are.
+    """
+    found: dict[str, str] = {}
+    for choice in graph:
+        kernel = _kernel(choice)
+        pairs = [] if kernel is None else list(zip(choice.outputs[1:], kernel.inputs[3:5], strict=True))
+        if pairs and all(present.is_graph_output() and past and _private(past) for present, past in pairs):
+            found |= {str(present.name): str(past.name) for present, past in pairs if past}
+    return found
+
+
+def _kernel(choice: ir.Node) -> ir.Node | None:
+    """The kernel in the second branch of an If, which is the plain one; None for any other node."""
+    branch = choice.attributes.get("else_branch") if choice.op_type == "If" else None
+    node = None if branch is None else branch.as_graph().outputs[-1].producer()
+    return node if node is not None and node.op_type == "GroupQueryAttention" and node.inputs[3] is not None else None
+
+
+def _private(past: ir.Value) -> bool:
+    """Read by the kernel, and by Shape of the first axis, alone."""
+    return all(
+        user.op_type == "GroupQueryAttention"
+        or (user.op_type == "Shape" and attribute(user, "start", 0) == 0 and attribute(user, "end") == 1)
+        for user, _ in past.uses()
+    )

@@ -1,0 +1,134 @@
+"""The change of each case between two runs: a ratio of times with an interval, two tests, and one of four words.
+
+A case is called slower or faster when both of these reject that nothing changed:
+
+- the Mann-Whitney rank test on the block medians of the two runs (1947, Annals of Mathematical Statistics 18:50), which
+  assumes nothing about the noise within them;
+- the ratio of the medians against its whole standard error, which is the noise within the runs and between them (see
+  noise.py).
+
+Each is corrected over all cases by Benjamini and Hochberg (1995, JRSS B 57:289). When nothing changed at all, as in a
+commit that touches no code, this keeps the chance of any false call at 5 %, just as Holm's correction would; when much
+changed, a few per cent of the calls may be false, and in exchange a suite of a hundred cases still sees small changes.
+A rank test cannot say more than that all blocks of one run lie below all of the other. With five blocks a run that is
+p = 0.008, too much for any correction over many cases; such a complete separation counts as rejecting if its own p is
+below 5 %, and the corrected second test decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from scipy.stats import false_discovery_control, mannwhitneyu
+from scipy.stats import t as student
+
+from ...bench.records import Case, Run
+from ...bench.timing import Interval
+from .match import Pair
+from .noise import Deviation, Noise, drift, estimate, p_value, ratio_interval, undrifted, whole, within
+
+Word = Literal["faster", "slower", "same", "cannot tell"]
+LEVEL = 0.05
+WITHIN = 0.05  # the relative difference that still counts as the same
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case in two runs: `ratio` is head time / base time, so 1.05 is 5 % slower, with a 95 % interval.
+
+    `rank_p` and `p` are the two tests' p-values after correction over all cases. `deviation` is the logarithm of the
+    ratio, with the noise within the runs.
+    """
+
+    case: Case
+    base_ns: float
+    head_ns: float
+    ratio: float
+    interval: Interval
+    rank_p: float
+    p: float
+    word: Word
+    deviation: Deviation
+
+
+def changes(base: Run, head: Run, pairs: Sequence[Pair]) -> tuple[tuple[Change, ...], Noise]:
+    """What changed in each pair, and the noise that it was held against."""
+    groups = deviations(pairs)
+    runtimes = dict.fromkeys(runtime for runtime, _ in groups)
+    middles = [
+        median(d.value for (name, _), group in groups.items() if name == runtime for d in group) for runtime in runtimes
+    ]
+    noise = estimate(groups.values(), drift(base, head, middles))
+    if not pairs:
+        return (), noise
+    raw = [_deviation(pair) for pair in pairs]
+    ranks = [_rank(pair) for pair in pairs]
+    tests = [p_value(undrifted(whole(deviation, noise), noise), noise.single) for deviation in raw]
+    corrected = zip(false_discovery_control(ranks), false_discovery_control(tests), strict=True)
+    parts = zip(pairs, raw, ranks, corrected, strict=True)
+    return tuple(_change(pair, deviation, rank, both, noise) for pair, deviation, rank, both in parts), noise
+
+
+def sure(found: Sequence[Change], noise: Noise, limit: float) -> tuple[Change, ...]:
+    """Those that are called slower, and for sure by more than `limit` (0.05 is 5 %), corrected over all cases."""
+    if not found:
+        return ()
+    left = [undrifted(whole(change.deviation, noise), noise) for change in found]
+    excess = [(deviation.value - math.log1p(limit)) / deviation.error for deviation in left]
+    tests = false_discovery_control([min(1.0, 2 * float(student.sf(value, noise.single))) for value in excess])
+    return tuple(
+        change
+        for change, p in zip(found, tests, strict=True)
+        if change.word == "slower" and change.interval.low > 1 + limit and p < LEVEL
+    )
+
+
+def deviations(pairs: Sequence[Pair]) -> dict[tuple[str, str], list[Deviation]]:
+    """ln(head time / base time) of each pair with the noise within the runs, by runtime and phase."""
+    groups: dict[tuple[str, str], list[Deviation]] = {}
+    for pair in pairs:
+        groups.setdefault((pair.base.case.runtime, pair.base.case.phase), []).append(_deviation(pair))
+    return groups
+
+
+def _deviation(pair: Pair) -> Deviation:
+    before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
+    return Deviation(math.log(median(after) / median(before)), math.hypot(within(before), within(after)))
+
+
+def _rank(pair: Pair) -> float:
+    """The two-sided p-value of the rank test; exact where no two blocks are equal."""
+    return float(mannwhitneyu(pair.base.block_medians_ns, pair.head.block_medians_ns).pvalue)
+
+
+def _separate(pair: Pair) -> bool:
+    before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
+    return max(before) < min(after) or max(after) < min(before)
+
+
+def _change(pair: Pair, raw: Deviation, rank: float, corrected: tuple[float, float], noise: Noise) -> Change:
+    rank_p, p = map(float, corrected)
+    interval = ratio_interval(whole(raw, noise), noise.single, noise.machine)
+    ranked = rank_p < LEVEL or (rank < LEVEL and _separate(pair))
+    return Change(
+        case=pair.base.case,
+        base_ns=median(pair.base.block_medians_ns),
+        head_ns=median(pair.head.block_medians_ns),
+        ratio=math.exp(raw.value),
+        interval=interval,
+        rank_p=rank_p,
+        p=p,
+        word=word(interval, ranked and p < LEVEL),
+        deviation=raw,
+    )
+
+
+def word(interval: Interval, changed: bool) -> Word:
+    """One of four words: what is called changed lies wholly on one side of 1."""
+    if changed and not interval.low <= 1 <= interval.high:
+        return "slower" if interval.low > 1 else "faster"
+    return "same" if interval.low >= 1 - WITHIN and interval.high <= 1 + WITHIN else "cannot tell"

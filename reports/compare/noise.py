@@ -1,0 +1,142 @@
+"""How far two runs of the same code lie apart: within each run, between the two, and through the machine.
+
+Two runs are not paired in time. Their blocks show how well each run knows its own median, and nothing of what stays the
+same inside a run and changes with the next: where memory came to lie, which neighbours the machine had, how far the
+clock went up. That part is as large as the effects one looks for (Mytkowicz et al. 2009, "Producing wrong data without
+doing anything obviously wrong!"; Kalibera and Jones 2013, "Rigorous benchmarking in reasonable time", on the levels of
+noise), and intervals from the blocks alone would call unchanged cases changed.
+
+So the noise is calibrated by what should be equal. Most cases of one runtime in one phase change alike, by nothing or
+by what was done to that runtime; how far they scatter, in units of their own standard errors, is the factor by which
+those errors are too small or too large (the ratio of Birge 1932, Physical Review 40:207). It is taken from the
+differences between such cases, so that the change of a whole runtime is not counted as noise, and from their median, so
+that a quarter of the cases may have changed by themselves. Few cases say little: the factor is pooled with 1, and 1 %
+between runs, as if those were known from four cases more (the moderated variance of Smyth 2004,
+doi:10.2202/1544-6115.1027).
+
+What all cases share, their scatter cannot show; for that see `drift`.
+
+All numbers are natural logarithms of times or of ratios of times, so 0.01 is one per cent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import NormalDist, median
+
+from scipy.stats import t as student
+
+from ...bench.records import Run
+from ...bench.timing import Interval, median_interval
+
+USUAL, PRIOR = 0.01, 4.0  # what two runs differ by before one has looked, and how many cases that is worth
+TAILS = 4.0  # degrees of freedom of a single case at most: one that a neighbour's work hit lies far out
+EFFICIENCY = 0.5  # of the median of differences, against the sum of squares
+_QUANTILE = NormalDist().inv_cdf(0.975)
+_NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)  # the median of the absolute value of a standard normal number
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Between two runs: the factor of all standard errors, its degrees of freedom, and the drift of the machine."""
+
+    factor: float
+    freedom: float
+    machine: float
+
+    @property
+    def single(self) -> float:
+        """The degrees of freedom for a single case, whose noise has long tails; a mean over cases has not."""
+        return min(self.freedom, TAILS)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """ln(head time / base time) of one case, and the standard error that the blocks of both runs give it."""
+
+    value: float
+    error: float
+
+    @property
+    def usual(self) -> float:
+        """The standard error with what two runs usually differ by."""
+        return math.hypot(self.error, USUAL)
+
+
+def within(block_medians: Sequence[float]) -> float:
+    """The standard error of the logarithm of a run's median; infinite for a single block."""
+    interval = median_interval(block_medians)
+    if interval.low <= 0 or math.isinf(interval.high):
+        return math.inf
+    return math.log(interval.high / interval.low) / 2 / _QUANTILE
+
+
+def estimate(groups: Iterable[Sequence[Deviation]], machine: float = 0.0) -> Noise:
+    """The noise between two runs, from the cases of each group that should change alike."""
+    known = [[d for d in group if math.isfinite(d.error)] for group in groups]
+    pairs = [pair for group in known for pair in combinations(group, 2)]
+    scatter = [abs(a.value - b.value) / math.hypot(a.usual, b.usual) for a, b in pairs]
+    freedom = EFFICIENCY * sum(len(group) - 1 for group in known if group)
+    square = (median(scatter) / _NORMAL_MEDIAN) ** 2 if scatter else 0.0
+    pooled = (PRIOR + freedom * square) / (PRIOR + freedom)
+    return Noise(math.sqrt(pooled), PRIOR + freedom, machine)
+
+
+def drift(base: Run, head: Run, runtimes: Iterable[float]) -> float:
+    """How much slower the machine itself became, from its yardsticks and the changes of all `runtimes`.
+
+    Runtimes alternate in time, so a busier machine slows all of them, and the yardsticks too. The machine is held to
+    have moved by the least change that they share. Yardsticks that stand still to 1 % say that it did not move;
+    yardsticks that moved apart say nothing. A runtime alone says nothing either: it may be the code.
+    """
+    yardsticks = controls(base, head)
+    if yardsticks and max(map(abs, yardsticks)) < USUAL:
+        return 0.0
+    moved = [*runtimes, *(yardsticks if _alike(yardsticks) else ())]
+    return min(moved, key=abs) if len(moved) > 1 and _alike(moved) else 0.0
+
+
+def controls(base: Run, head: Run) -> tuple[float, ...]:
+    """The changes of the yardstick's time, one for each runtime that both runs have measured it on."""
+    before, after = _rates(base), _rates(head)
+    return tuple(math.log(before[name] / after[name]) for name in before if name in after)
+
+
+def whole(deviation: Deviation, noise: Noise) -> Deviation:
+    """With the noise between runs in its error."""
+    return Deviation(deviation.value, noise.factor * deviation.usual)
+
+
+def undrifted(deviation: Deviation, noise: Noise) -> Deviation:
+    """What is left of a change when the machine's drift explains as much of it as it can."""
+    low, high = sorted((deviation.value, deviation.value - noise.machine))
+    return Deviation(min(max(0.0, low), high), deviation.error)
+
+
+def p_value(deviation: Deviation, freedom: float) -> float:
+    """Two-sided, for a deviation with its whole error against no change."""
+    return 2 * float(student.sf(abs(deviation.value) / deviation.error, freedom))
+
+
+def ratio_interval(deviation: Deviation, freedom: float, machine: float = 0.0) -> Interval:
+    """The 95 % interval of a ratio, from its whole error; it holds what is left after the machine's drift as well."""
+    if math.isinf(deviation.error):
+        return Interval(0.0, math.inf)
+    reach = float(student.ppf(0.975, freedom)) * deviation.error
+    low, high = sorted((deviation.value, deviation.value - machine))
+    return Interval(math.exp(low - reach), math.exp(high + reach))
+
+
+def _alike(moved: Sequence[float]) -> bool:
+    return bool(moved) and (min(moved) > 0 or max(moved) < 0)
+
+
+def _rates(run: Run) -> Mapping[str, float]:
+    environment = run.header.get("environment")
+    rates = environment.get("matmul_gflops") if isinstance(environment, Mapping) else None
+    if not isinstance(rates, Mapping):
+        return {}
+    return {str(name): rate for name, rate in rates.items() if isinstance(rate, int | float) and 0 < rate < math.inf}

@@ -1,0 +1,118 @@
+"""How the time of a call grows with n: the chart of a group and the table of fitted laws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from ..bench.complexity import Fit
+from ..bench.extrapolate import predict
+from ..bench.records import Measurement
+from ..bench.timing import Interval, median_interval
+from .chart import Axes, Node, Point, loglog
+from .document import Cell, Chart, Table
+from .format import duration, exponent, length, number
+from .series import GROWTH_TONES, Group, Growth, growth
+from .trend import TARGET, end
+
+POINTS = 17  # of a fitted curve, evenly on the log axis
+_MS = 1e6  # nanoseconds
+NOTES = (
+    "Fitted: T(n) = c0 + c1·n + c2·n² with no negative term, on relative error; n* = c1/c2 is where the quadratic "
+    "term overtakes the linear one. Exponent: the slope of log time over log n.",
+    "FLOPs: what the model computes at each n, scaled to the last measured point.",
+)
+
+
+def drawable(found: Sequence[Group]) -> list[Group]:
+    """The groups that have anything to draw."""
+    return [group for group in found if any(group.curve(runtime) for runtime in group.lines)]
+
+
+def laws(found: Sequence[Group]) -> Table:
+    """The fitted law of every line of some groups, a row a line."""
+    known = [(group, name, law) for group in found for name in group.lines if (law := growth(group, name))]
+    columns = (
+        *("model", "phase", "runtime", "c0", "c1 (per token)", "c2 (per token²)"),
+        *("exponent", "of FLOPs", "verdict", "last doubling", "of FLOPs there", "crossover n*", f"at {TARGET:,}"),
+    )
+    rows = tuple(_row(*item) for item in known)
+    return Table(
+        "The fitted law of each line", columns, rows, tuple(group.index for group, _, _ in known), details=True
+    )
+
+
+def _row(group: Group, runtime: str, law: Growth) -> tuple[Cell, ...]:
+    fit = law.fit
+    terms = zip(fit.coefficients, fit.intervals, strict=True)
+    return (
+        Cell(group.name),
+        Cell(group.label),
+        Cell(runtime),
+        *(Cell(duration(value, interval), value) for value, interval in terms),
+        Cell(exponent(fit.exponent, fit.exponent_interval), fit.exponent),
+        _power(law.predicted),
+        Cell(law.word, tone=GROWTH_TONES.get(law.word, "unsure"), note=law.reason),
+        *_end(group, runtime),
+        _crossover(fit),
+        _ahead(fit),
+    )
+
+
+def _power(value: float | None) -> Cell:
+    return Cell("–", tone="muted") if value is None else Cell(exponent(value), value)
+
+
+def _end(group: Group, runtime: str) -> tuple[Cell, Cell]:
+    found = end(group.curve(runtime))
+    if found is None:
+        return _power(None), _power(None)
+    where = f"from n = {found.low} to {found.high}: {found.word}"
+    return Cell(exponent(found.slope, found.interval), found.slope, note=where), _power(found.predicted)
+
+
+def _ahead(fit: Fit) -> Cell:
+    low, mid, high = predict(fit, TARGET)
+    return Cell(duration(mid, Interval(low, high)), mid)
+
+
+def _crossover(fit: Fit) -> Cell:
+    if fit.crossover is not None:
+        return Cell(length(fit.crossover, fit.crossover_interval), fit.crossover)
+    if fit.crossover_interval is None:
+        return Cell("no quadratic term", tone="muted")
+    low = fit.crossover_interval.low
+    return Cell(f"beyond {number(low)}" if low > 0 else "not determined", tone="muted")
+
+
+def figure(group: Group, names: Sequence[str]) -> Chart:
+    """The chart of a group: a colour for each of the runtimes `names`."""
+    ticks = [n for n in group.lengths if n > 0]
+    axes = Axes("n, cached tokens" if group.phase == "step" else "n, new tokens", "time of a call (ms)", ticks)
+    points = [_point(m) for name in names for m in group.curve(name)]
+    nodes = [node for name in names for node in (*_fitted(group, name), *_predicted(group.curve(name)))]
+    return loglog(group.title, axes, points, nodes, names, group.index)
+
+
+def _point(m: Measurement) -> Point:
+    value, interval = m.median_ns or 0.0, median_interval(m.block_medians_ns)
+    known = math.isfinite(interval.high)  # a bar to infinity would be the whole axis
+    low, high = (interval.low, interval.high) if known else (value, value)
+    return Point(m.case.runtime, m.case.length, value / _MS, low / _MS, high / _MS, duration(value, interval))
+
+
+def _fitted(group: Group, runtime: str) -> Iterator[Node]:
+    """The fitted law between the first and the last measured n."""
+    law, line = growth(group, runtime), group.curve(runtime)
+    if law is not None:
+        low, high = line[0].case.length, line[-1].case.length
+        for step in range(POINTS):
+            n = low * (high / low) ** (step / (POINTS - 1))
+            yield Node(runtime, "fitted", n, law.fit.predict(n) / _MS)
+
+
+def _predicted(line: Sequence[Measurement]) -> Iterator[Node]:
+    """The FLOPs of each measured call, scaled so that the last one meets the last time."""
+    if len(line) > 1 and all(m.flops for m in line):
+        scale = (line[-1].median_ns or 0.0) / (line[-1].flops or 1)
+        yield from (Node(m.case.runtime, "FLOPs", m.case.length, (m.flops or 0) * scale / _MS) for m in line)

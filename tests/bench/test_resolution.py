@@ -1,0 +1,93 @@
+"""What a run can tell apart: two identical runtimes are seldom called different, and 3 % is seen.
+
+The rounds are those of a run within its default time for one length, with its own rule to stop; times are simulated.
+`noise.json` holds block medians of two identical ONNX Runtime processes that alternated on a real machine, made by
+`python tests/benchmarks/resolution.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isorun.bench import measure
+from isorun.bench.measure import Bench, Trial
+from isorun.bench.plan import MOST_S
+from isorun.bench.timing import compare
+
+RECORDED = Path(__file__).with_name("noise.json")
+CALL_NS = 2e6
+Noise = Callable[[np.random.Generator], Callable[[], tuple[float, float]]]
+
+
+def modelled(rng: np.random.Generator) -> Callable[[], tuple[float, float]]:
+    """1 % a block, a drift of 1 % that both share, and an interruption of up to 20 % in one block of twenty."""
+
+    def pair() -> tuple[float, float]:
+        drift = np.exp(0.01 * rng.standard_normal())
+        first, second = np.exp(0.01 * rng.standard_normal(2)) * (1 + 0.2 * (rng.random(2) < 0.05) * rng.random(2))
+        return drift * first, drift * second
+
+    return pair
+
+
+def recorded(rng: np.random.Generator) -> Callable[[], tuple[float, float]]:
+    """Pairs of neighbours from one of the recorded comparisons, from a random place on."""
+    content = json.loads(RECORDED.read_text())
+    first, second = content[rng.integers(len(content))]
+    scales = np.median(first), np.median(second)
+    start = int(rng.integers(len(first)))
+    order = itertools.cycle([*range(start, len(first)), *range(start)])
+
+    def pair() -> tuple[float, float]:
+        index = next(order)
+        return first[index] / scales[0], second[index] / scales[1]
+
+    return pair
+
+
+def words(monkeypatch: pytest.MonkeyPatch, noise: Noise, slowed: float, runs: int) -> list[str]:
+    now = [0.0]
+    monkeypatch.setattr(measure.time, "monotonic", lambda: now[0])
+    found = []
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        draw = noise(rng)
+        pending: dict[str, float] = {}
+
+        def ask(name: str, trial: Trial, op: str, *, seconds: float) -> dict[str, Any]:
+            if name not in pending:
+                pending["base"], pending["other"] = draw()  # noqa: B023
+            ns = CALL_NS * pending.pop(name) * (slowed if name == "other" else 1.0)  # noqa: B023
+            now[0] += seconds
+            return {"ns": [int(ns)] * 5}
+
+        bench = Bench(Path("model"), ("base", "other"), 1, Path("logs"))
+        monkeypatch.setattr(bench, "_ask", ask)
+        trials = {name: Trial() for name in ("base", "other")}
+        bench._time(trials, MOST_S)
+        medians = {name: [np.median(block) for block in trial.blocks] for name, trial in trials.items()}
+        found.append(compare(medians["base"], medians["other"]).word)
+    return found
+
+
+NOISES = [modelled, recorded] if RECORDED.exists() else [modelled]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_two_identical_runtimes_are_seldom_called_different(monkeypatch: pytest.MonkeyPatch, noise: Noise) -> None:
+    found = words(monkeypatch, noise, 1.0, 200)
+    assert found.count("faster") + found.count("slower") <= 0.05 * 200
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_runtime_slowed_by_three_percent_is_called_slower(monkeypatch: pytest.MonkeyPatch, noise: Noise) -> None:
+    found = words(monkeypatch, noise, 1.03, 200)
+    assert found.count("slower") >= 0.9 * 200
+    assert found.count("faster") == 0

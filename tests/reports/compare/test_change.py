@@ -1,0 +1,164 @@
+"""Calls: none where nothing changed, the right ones where something did, at the rates that are promised."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import mannwhitneyu
+
+from isorun.bench.records import Run
+from isorun.reports.compare.change import changes
+from isorun.reports.compare.comparison import Comparison, compare
+from isorun.reports.compare.match import match
+from isorun.reports.compare.noise import Deviation, drift, estimate, undrifted, within
+
+from .synthetic import HEADER, Noise, case, cases, measured, run, runtime
+
+
+def words(comparison: Comparison) -> set[str]:
+    return {change.word for change in comparison.changes}
+
+
+def with_rates(chosen: Run, torch: float | None, ort: float | None) -> Run:
+    environment = {**HEADER["environment"], "matmul_gflops": {"torch": torch, "ort-cpu": ort}}
+    return replace(chosen, header={**HEADER, "environment": environment})
+
+
+def test_a_run_against_itself_is_the_same() -> None:
+    same = compare([run(0), run(0)])
+    assert words(same) == {"same"}
+    assert {change.ratio for change in same.changes} == {1.0}
+    assert {overall.word for overall in same.overall} == {"same"}
+    assert not same.regressed
+
+
+@pytest.mark.parametrize("noise", [Noise(), Noise(between=0.03), Noise(within=0.1, between=0.05, blocks=(5, 5))])
+def test_two_runs_of_the_same_code_are_rarely_called_different(noise: Noise) -> None:
+    pairs = [compare([run(2 * seed, noise=noise), run(2 * seed + 1, noise=noise)]) for seed in range(40)]
+    called = [bool({"faster", "slower"} & (words(pair) | {o.word for o in pair.overall})) for pair in pairs]
+    assert sum(called) <= 5  # of 40 with a chance of 5 %, more than 5 come in one of 70 suites
+
+
+def test_a_runtime_slowed_by_five_per_cent_is_called() -> None:
+    pairs = [compare([run(2 * seed), run(2 * seed + 1, runtime("ort-cpu", 1.05))]) for seed in range(20)]
+    for pair in pairs:
+        torch, ort = pair.overall
+        assert pair.regressed
+        assert ort.word == "slower"
+        assert ort.ratio == pytest.approx(1.05, abs=0.01)
+        assert torch.word in ("same", "cannot tell")
+    assert sum(pair.overall[1].interval.low <= 1.05 <= pair.overall[1].interval.high for pair in pairs) >= 18
+
+
+def test_a_runtime_made_faster_is_no_regression() -> None:
+    pair = compare([run(0), run(1, runtime("ort-cpu", 0.8))])
+    assert pair.overall[1].word == "faster"
+    assert {c.case.runtime for c in pair.called("faster")} == {"ort-cpu"}
+    assert not pair.regressed
+
+
+def test_one_case_far_slower_is_called_alone() -> None:
+    slow = case("m4", "ort-cpu", 256)
+    pair = compare([run(0), run(1, lambda one: 1.3 if one == slow else 1.0)])
+    assert [change.case for change in pair.called("slower")] == [slow]
+    assert pair.slower == pair.called("slower")
+
+
+def test_the_limit_is_held_against_the_lower_bound() -> None:
+    base, head = run(0), run(1, runtime("ort-cpu", 1.05))
+    assert compare([base, head], limit=0.02).regressed
+    assert not compare([base, head], limit=0.05).regressed
+    assert compare([base, head], limit=0.05).overall[1].word == "slower"
+
+
+def test_scatter_between_runs_widens_every_interval() -> None:
+    quiet, loud = (compare([run(0, noise=Noise(between=b)), run(1, noise=Noise(between=b))]) for b in (0.0, 0.05))
+    assert loud.noise.factor > 3 * quiet.noise.factor
+    assert all(change.interval.high / change.interval.low > 1.1 for change in loud.changes)
+
+
+def test_the_factor_of_the_noise_is_that_of_a_normal_scatter() -> None:
+    rng = np.random.default_rng(0)
+    groups = [[Deviation(float(value), 0.01) for value in rng.normal(0.05 * i, 0.06, 400)] for i in range(3)]
+    assert estimate(groups).factor == pytest.approx(0.06 / math.hypot(0.01, 0.01), rel=0.06)
+
+
+def test_few_cases_say_little_about_the_noise() -> None:
+    assert estimate([]).factor == estimate([[Deviation(0.3, 0.01)]]).factor == 1.0
+    assert estimate([[Deviation(0.3, math.inf), Deviation(0.1, math.inf)]]).factor == 1.0
+
+
+def test_the_error_of_a_median_is_that_of_its_blocks() -> None:
+    rng = np.random.default_rng(0)
+    sets = np.exp(rng.normal(0, 0.02, (400, 9)))
+    spread = float(np.std(np.log(np.median(sets, axis=1))))
+    assert np.mean([within(list(row)) for row in sets]) == pytest.approx(spread, rel=0.2)
+    assert within([1.0]) == math.inf
+
+
+def test_a_single_block_cannot_tell() -> None:
+    base, head = run(0, noise=Noise(blocks=(1, 1))), run(1, runtime("ort-cpu", 3), noise=Noise(blocks=(1, 1)))
+    pair = compare([base, head])
+    assert words(pair) == {"cannot tell"}
+    assert not pair.regressed
+
+
+def test_the_rank_test_is_corrected_over_all_cases() -> None:
+    base, head = run(0), run(1, runtime("ort-cpu", 1.02))
+    found, _ = changes(base, head, match(base, head).pairs)
+    raw = [
+        mannwhitneyu(a.block_medians_ns, b.block_medians_ns).pvalue
+        for a, b in zip(base.measurements, head.measurements, strict=True)
+    ]
+    order = np.argsort(raw)
+    adjusted = np.array(raw)[order] * len(raw) / np.arange(1, len(raw) + 1)
+    expected = np.minimum(1, np.minimum.accumulate(adjusted[::-1])[::-1])
+    assert [found[i].rank_p for i in order] == pytest.approx(expected)
+
+
+def test_equal_medians_are_no_fault_of_the_rank_test() -> None:
+    one = replace(run(0), measurements=(measured(case(), [1e6] * 5),))
+    assert compare([one, one]).changes[0].rank_p == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rates", "runtimes", "expected"),
+    [
+        ((100.0, 200.0), (0.1, 0.1), 0.0),  # both yardsticks stand still
+        ((90.0, 180.0), (0.1, 0.2), 0.1),  # a ninth more time on both, and no runtime gained less than 0.1
+        ((99.0, 150.0), (0.1, 0.2), math.log(100 / 99)),  # the least of all
+        ((90.0, 220.0), (0.1, 0.2), 0.1),  # yardsticks apart say nothing
+        ((None, None), (0.1, 0.2), 0.1),
+        ((None, None), (0.1,), 0.0),  # a runtime alone may be the code
+        ((90.0, 180.0), (0.1, -0.1), 0.0),  # runtimes apart: it is not the machine
+    ],
+)
+def test_the_machine_is_what_all_share(
+    rates: tuple[float | None, float | None], runtimes: tuple[float, ...], expected: float
+) -> None:
+    assert drift(run(0), with_rates(run(1), *rates), runtimes) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_machine_that_became_slower_is_no_regression() -> None:
+    head = run(1, lambda _: 1.2)
+    assert compare([run(0), head]).regressed  # the yardsticks stood still: it is the code
+    slow = compare([run(0), with_rates(head, 100 / 1.2, 200 / 1.2)])
+    assert not slow.regressed
+    assert all(change.interval.low < 1.02 and change.interval.high > 1.18 for change in slow.changes)
+
+
+def test_a_drift_explains_no_more_than_the_change() -> None:
+    noise = estimate([], machine=0.2)
+    assert undrifted(Deviation(0.1, 0.01), noise).value == 0
+    assert undrifted(Deviation(0.3, 0.01), noise).value == pytest.approx(0.1)
+    assert undrifted(Deviation(-0.1, 0.01), noise).value == -0.1
+
+
+def test_models_count_alike_in_a_runtime_as_a_whole() -> None:
+    which = [*cases(1, ("ort-cpu",)), *(case("m1", "ort-cpu", n) for n in range(8, 18))]
+    head = run(1, lambda one: 1.5 if one.model == "m0" else 1.0, which=which)
+    (whole,) = compare([run(0, which=which), head]).overall
+    assert whole.ratio == pytest.approx(math.sqrt(1.5), rel=0.01)

@@ -1,0 +1,163 @@
+"""The answers per model: each word follows from laws that were planted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isorun.bench.records import Measurement, Run
+from isorun.reports.answers import AHEAD, FAITHFUL, FASTEST, GROWTH
+from isorun.reports.build import document
+from isorun.reports.document import Line
+
+from ..fakes import LAWS, WINDOW, fake_case, fake_run
+from .reading import answers, tables, verdicts
+
+Law = Callable[[int], float]
+MS = 1e6
+
+
+def run_of(laws: dict[str, Law], lengths: tuple[int, ...], *, noise: float = 0.002, phase: str = "forward") -> Run:
+    """One model, timed by a law for each runtime in nanoseconds; operations grow as the first law does."""
+    rng = np.random.default_rng(1)
+    first = next(iter(laws.values()))
+    base = next(m for m in fake_run().measurements if m.status == "ok")
+    made = []
+    for n in lengths:
+        for runtime, law in laws.items():
+            blocks = tuple((int(law(n) * factor),) for factor in rng.normal(1, noise, 9))
+            case = fake_case(runtime=runtime, phase=phase, n=n)
+            made.append(replace(base, case=case, blocks_ns=blocks, flops=int(first(n))))
+    return replace(fake_run(), measurements=tuple(made), verdicts=())
+
+
+def line(run: Run, question: str, label: str = "forward", model: str = "gpt2") -> Line:
+    return answers(document(run), model)[question, label]
+
+
+def figures(text: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in re.findall(r"-?\d[\d,]*\.?\d*", text)]
+
+
+def test_faithful_or_not_with_the_reason() -> None:
+    run = fake_run()
+    assert line(run, FAITHFUL, "graph").head == "yes"
+    wrong = line(run, FAITHFUL, "graph", "mistral-7b")
+    assert (wrong.head, wrong.tone) == ("no", "bad")
+    assert WINDOW in wrong.detail
+    outputs = line(run, FAITHFUL, "outputs")
+    assert outputs.head == "wrong on ort-cpu"  # at one n of the decode step
+    assert outputs.detail.startswith("at most 3,100 times")
+
+
+def test_an_export_that_failed_is_not_faithful() -> None:
+    run = fake_run()
+    failed = tuple(Measurement(case=m.case, status="failed", reason="no such operator") for m in run.measurements)
+    found = line(replace(run, measurements=failed, verdicts=()), FAITHFUL, "graph")
+    assert (found.head, found.detail, found.tone) == ("no", "no such operator", "bad")
+
+
+def test_the_fastest_with_its_lead() -> None:
+    found = line(fake_run(), FASTEST, model="bert-base")
+    assert found.head == "ort-cpu"
+    assert figures(found.detail)[0] == pytest.approx(LAWS["bert-base"].faster, rel=0.03)
+    assert found.detail.endswith("over torch at n = 512; the same at every n")  # 1024 was never measured
+
+
+def test_lines_that_cross_are_told_length_by_length() -> None:
+    run = run_of({"torch": lambda n: MS * n, "ort-cpu": lambda n: 150 * MS + MS * n / 4}, (64, 128, 256, 512))
+    found = line(run, FASTEST)
+    assert found.head == "ort-cpu"  # 278 ms against 512 ms at the longest n
+    assert "at n = 512; torch from n = 64 to 128" in found.detail  # they meet at 200
+
+
+def test_what_cannot_be_told_apart_is_not_called_faster() -> None:
+    run = run_of({"torch": lambda n: MS * n, "ort-cpu": lambda n: MS * n * 1.01}, (64, 128, 256), noise=0.2)
+    found = line(run, FASTEST)
+    assert (found.head, found.tone) == ("undecided between ort-cpu and torch", "unsure")
+
+
+def test_a_runtime_alone_wins_nothing() -> None:
+    assert (
+        "nothing else has a verified time" in line(run_of({"torch": lambda n: MS * n}, (64, 128, 256)), FASTEST).detail
+    )
+
+
+@pytest.mark.parametrize(
+    ("law", "word"),
+    [
+        (lambda n: MS * n, "linearly"),
+        (lambda n: 1e3 * n * n, "more than linearly"),
+        (lambda n: MS, "hardly at all"),
+        (lambda n: MS * n**0.5, "less than linearly"),
+    ],
+)
+def test_growth_in_words(law: Law, word: str) -> None:
+    found = line(run_of({"torch": law}, (64, 128, 256, 512)), GROWTH)
+    assert found.head == word
+    assert found.tone == "good"  # operations follow the same law
+    slope = np.log2(law(512) / law(256))
+    assert figures(found.detail)[2] == pytest.approx(slope, abs=0.02)  # "from 256 to 512 n^…"
+
+
+def test_time_that_grows_unlike_its_operations_is_marked() -> None:
+    run = run_of({"torch": lambda n: MS * n, "ort-cpu": lambda n: 1e3 * n * n}, (64, 128, 256, 512))
+    found = line(run, GROWTH)  # the fastest at 512 is ort-cpu: 262 ms against 512 ms
+    assert (found.head, found.tone) == ("more than linearly", "bad")
+
+
+def test_noise_is_not_taken_for_an_answer() -> None:
+    found = line(run_of({"torch": lambda n: MS * n}, (64, 128, 256), noise=0.5), GROWTH)
+    assert (found.head, found.tone) == ("cannot tell", "unsure")
+
+
+def test_the_time_at_32768_tokens_is_the_law_s() -> None:
+    law = lambda n: 2 * MS + 20e3 * n + 10 * n * n  # noqa: E731
+    found = line(run_of({"torch": law}, (64, 256, 1024, 4096)), AHEAD)
+    expected_s = law(32768) / 1e9  # 11.4 s
+    assert found.head.startswith("about ")
+    assert figures(found.head)[0] == pytest.approx(expected_s, rel=0.05)
+    low, high = figures(found.detail)[:2]
+    assert low - 0.05 <= expected_s <= high + 0.05  # the text has three digits
+    assert "8.0 times the longest measured n" in found.detail
+    reach = next(n for n in range(1, 32768) if law(n) > 1e9)  # 9,052
+    assert figures(found.detail.split("one second is enough for")[1])[0] == pytest.approx(reach, rel=0.02)
+
+
+def test_too_few_lengths_or_too_much_noise_give_no_time_at_32768() -> None:
+    assert line(run_of({"torch": lambda n: MS * n}, (64, 128)), AHEAD).head == "cannot tell"
+    wild = run_of({"torch": lambda n: MS * n}, (64, 128, 256), noise=0.6)
+    assert line(wild, AHEAD).head in ("cannot tell", "roughly 32.8 s") or "anything from" in line(wild, AHEAD).detail
+
+
+def test_a_model_whose_positions_end_is_not_extrapolated() -> None:
+    run = run_of({"torch": lambda n: MS * n}, (64, 128, 256))
+    facts = {"model": "gpt2", "size": "small", "phase": "forward", "dtype": "fp32", "max_tokens": 1024}
+    found = line(replace(run, header={**run.header, "exports": [facts]}), AHEAD)
+    assert (found.head, found.detail) == ("not possible", "this model has 1,024 positions")
+
+
+@pytest.mark.parametrize("value", [None, 3, "text", [3], [{"model": 1}], [{"model": "gpt2", "max_tokens": "many"}]])
+def test_odd_facts_on_exports_are_no_fault(value: object) -> None:
+    run = run_of({"torch": lambda n: MS * n}, (64, 128, 256))
+    assert "positions" not in line(replace(run, header={**run.header, "exports": value}), AHEAD).detail
+
+
+def test_times_under_other_conditions_are_not_compared() -> None:
+    run = run_of({"torch": lambda n: MS * n, "ort-cpu": lambda n: MS * n / 2}, (64, 128, 256))
+    more = tuple(
+        replace(m, placement=replace(m.placement, threads=8)) if m.placement and m.case.runtime == "ort-cpu" else m
+        for m in run.measurements
+    )
+    found = line(replace(run, measurements=more), FASTEST)
+    assert "torch is not compared with ort-cpu: threads 8 against 1" in found.detail
+    assert "×" not in found.detail
+    made = document(replace(run, measurements=more))
+    assert "ort-cpu is not compared with torch: threads 1 against 8" in str(
+        tables(made, "contract")["Not compared"].rows
+    )
+    assert verdicts(made)["gpt2", "forward"]["ort-cpu: speed over torch"].text == "–"
