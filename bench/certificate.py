@@ -40,7 +40,8 @@ class Mutant:
 
     `usual` holds for each tolerance of USUAL whether `numpy.allclose` at the exporter's own size fails the mutant;
     `named` is "node" where the first value that differs is made by a node that the fault touched, or by one that reads
-    its output, else "other", or "none" where no value was named.
+    its output, "operator" where it is the last of several nodes that one operator of the source was exported as, and
+    the fault touched another of them, else "other", or "none" where no value was named.
     """
 
     kind: str
@@ -185,7 +186,9 @@ class Certificate:
             return "none"
         touched = mutations.touched(self.model, mutant)
         node = next(node for node in mutant.graph.node if step.value in node.output)
-        return "node" if step.value in touched or touched.intersection(node.input) else "other"
+        if step.value in touched or touched.intersection(node.input):
+            return "node"
+        return "operator" if touched.intersection(step.within) else "other"
 
     def _wide_truths(self) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         truth = Float64Graph(self.model)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 START_S = 120.0
+# -P: the user's folder must not shadow a package that the worker imports
+COMMAND = (sys.executable, "-P", "-m", "isorun.bench.worker")
 
 
 class WorkerError(Exception):
@@ -35,8 +37,7 @@ class Worker:
         self._log = log
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
-                # -P: the user's folder must not shadow a package that the worker imports
-                [sys.executable, "-P", "-m", "isorun.bench.worker"],
+                COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from ..export import machine
 
 PACKAGES = ("isorun", "torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "onnxruntime-gpu", "numpy")
 
@@ -40,6 +43,11 @@ def memory_bytes() -> int | None:
         return None
     limits = [limit for group in control_groups() if (limit := _memory_limit(group)) is not None]
     return min([machine, *limits])
+
+
+def free_bytes() -> int:
+    """The memory that a new process may take without pushing others out, or beyond its container's limit."""
+    return min(machine.free_bytes(), memory_bytes() or sys.maxsize)
 
 
 def control_groups(root: Path = Path("/sys/fs/cgroup"), mine: Path = Path("/proc/self/cgroup")) -> list[Path]:

@@ -11,10 +11,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import psutil
-
 from ..runtimes.base import Placement
 from .client import Worker, WorkerDied, WorkerError, WorkerHung
+from .environment import free_bytes
 from .records import Case, Measurement, OutputError
 from .timing import narrow_enough
 
@@ -157,7 +156,7 @@ class Bench:
                 trials[name].blocks.append(tuple(answer.get("ns", ())))
             rounds += 1
             if rounds >= FEWEST:
-                if _precise([[median(block) for block in trials[name].blocks if block] for name in ready]):
+                if precise([[median(block) for block in trials[name].blocks if block] for name in ready]):
                     return "precision"
                 if time.monotonic() - began >= budget_s:
                     return "budget"
@@ -216,7 +215,7 @@ class Bench:
         self._workers.pop(name).close()
 
 
-def _precise(medians: Sequence[Sequence[float]]) -> bool:
+def precise(medians: Sequence[Sequence[float]]) -> bool:
     """Whether every time is known well enough, and every ratio to the first runtime well enough to tell 3 % apart."""
     if not all(narrow_enough(times) for times in medians):
         return False
@@ -228,7 +227,7 @@ def _precise(medians: Sequence[Sequence[float]]) -> bool:
 def _memory(runtime: str) -> int | None:
     """What the process of a runtime may allocate; on CUDA address space says nothing about memory."""
     cuda = "cuda" in runtime or "tensorrt" in runtime
-    return None if cuda else int(psutil.virtual_memory().available * MEMORY_SHARE)
+    return None if cuda else int(free_bytes() * MEMORY_SHARE)
 
 
 def wrong(errors: Sequence[OutputError]) -> str | None:

@@ -18,8 +18,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from ..export.artifact import ArtifactError
 from ..export.source import Source
+from ..runtimes.base import RuntimeFailure
 
+NAMED = ("node", "operator")  # what a first difference may be to the fault
 RECORDS = "mutants.jsonl"
 SEEDS = 5  # of the weights, for graphs without a fault
 Row = dict[str, Any]
@@ -35,7 +38,7 @@ class Task:
 
 
 def tasks() -> list[Task]:
-    """All of them: first every graph with its mutants, then the same graphs with other weights."""
+    """All of them: every graph with its mutants, one phase of each preset first; then the same with other weights."""
     from ..models.phases import phases
     from ..models.presets import PRESETS
 
@@ -43,6 +46,7 @@ def tasks() -> list[Task]:
     for name, preset in PRESETS.items():
         first.setdefault(repr(replace(preset.at("tiny"), name="", source="")), name)
     graphs = [(name, phase) for name in first.values() for phase in phases(PRESETS[name])]
+    graphs.sort(key=lambda graph: graph[1] != phases(PRESETS[graph[0]])[-1])
     return [Task(name, phase, seed) for seed in range(SEEDS) for name, phase in graphs]
 
 
@@ -78,6 +82,7 @@ def _do(task: Task) -> list[Row]:
     """Export, validate without a fault, and with seed 0 plant all kinds; the first row is that of the graph itself."""
     import torch
 
+    from ..export.trace import ExportError
     from . import mutations
     from .certificate import Certificate, columns
 
@@ -91,6 +96,8 @@ def _do(task: Task) -> list[Row]:
         kinds = mutations.kinds() if task.seed == 0 else ()
         mutants = (certificate.mutant(kind) for kind in kinds)
         return rows + [{**about, **columns(mutant)} for mutant in mutants if mutant is not None]
+    except (ExportError, ArtifactError, RuntimeFailure) as error:
+        return [{**about, "fault": "", "validate": "fail", "says": [str(error)]}]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -111,12 +118,13 @@ def page(rows: list[Row]) -> str:
     usual = [column for column in (counted[0] if counted else {}) if column.startswith("allclose")]
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnx", "onnxscript", "onnxruntime"))
     total = len(counted)
+    presets = len({model for model, _ in graphs})
     lines = [
         "# Planted faults",
         "",
-        f"Made by `isorun mutate --all`, with {versions}. {len(graphs)} graphs of {len({m for m, _ in graphs})} presets at "
-        "`tiny`, each with one fault of every kind that has a place in it. Presets that differ in size alone are one graph "
-        "at `tiny`, and are there once. A mutant within 1e-9 of the unmutated graph, in float64 over a wide grid of other "
+        f"Made by `isorun mutate --all`, with {versions}: {len(graphs)} graphs of {presets} presets at `tiny`, each "
+        "with one fault of every kind that has a place in it. Presets that differ in size alone are one graph at "
+        "`tiny`, and are there once. A mutant within 1e-9 of the unmutated graph, in float64 over a wide grid of other "
         "sizes, does not count: it is another way of writing the same function. `allclose` is `numpy.allclose` of ONNX "
         "Runtime against torch in float32, at the size that the export was traced at: what tools of the field do.",
         "",
@@ -134,7 +142,7 @@ def page(rows: list[Row]) -> str:
     ]
     for kind in sorted({row["fault"] for row in counted}):
         some = [row for row in counted if row["fault"] == kind]
-        place = sum(row["names"] == "node" for row in some)
+        place = sum(row["names"] in NAMED for row in some)
         figures = " | ".join(str(_found(some, name)) for name in usual)
         lines.append(f"| {kind} | {len(some)} | {_found(some, 'validate')} | {place} | {figures} |")
     return "\n".join(lines) + "\n"
@@ -142,11 +150,12 @@ def page(rows: list[Row]) -> str:
 
 def _named(counted: list[Row]) -> list[str]:
     names = Counter(row["names"] for row in counted)
-    other = [f"{row['fault']} in {row['model']} {row['phase']}" for row in counted if row["names"] != "node"]
+    other = [f"{row['fault']} in {row['model']} {row['phase']}" for row in counted if row["names"] not in NAMED]
     where = f" The others: {'; '.join(other)}." if other else ""
     says = (
-        f"The first value that differs, as `validate` names it, is made by the mutated node or reads its output in "
-        f"{names['node']} of {len(counted)}.{where}"
+        f"The first value that differs, as `validate` names it, is made by the mutated node or by one that reads its "
+        f"output in {names['node']} of {len(counted)}; in {names['operator']} more it is that of the mutated operator, "
+        f"which was exported as several nodes.{where}"
     )
     return [says, ""]
 

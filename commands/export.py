@@ -58,8 +58,8 @@ def export(
         quantisation = Quantisation(per_channel, block_size, accuracy_level)
         with TemporaryDirectory(prefix="isorun-") as folder:
             adopted = adopt_file(Path(source.name), Path(folder) / "adopted")
-            how = {"options": quantisation, "external": external_data, "force": force}
-            _report(derive(adopted, dtype.value, output, **how), f"adopted in {dtype.value}")
+            artifact = derive(adopted, dtype.value, output, options=quantisation, external=external_data, force=force)
+            _report(artifact, f"adopted in {dtype.value}")
         return
     options: dict[str, Any] = {
         "opset": opset,

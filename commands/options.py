@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ..export.artifact import DTYPES
-
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 
 
@@ -20,7 +18,17 @@ class Size(StrEnum):
     full = "full"
 
 
-Dtype = StrEnum("Dtype", {name: name for name in DTYPES})
+class Dtype(StrEnum):
+    """The precisions of a graph (`export.artifact.DTYPES`)."""
+
+    fp32 = "fp32"
+    fp16 = "fp16"
+    bf16 = "bf16"
+    int8 = "int8"
+    int8_weights = "int8-weights"
+    int4 = "int4"
+
+
 class Target(StrEnum):
     """Whose operators an export may use."""
 

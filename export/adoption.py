@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto
 
 from ..models.phases import PAST

@@ -38,8 +38,8 @@ class ExportedModel:
     its SHA-256; `limits` maps id inputs to their exclusive upper bound; `seconds` is what the export took; `notes` are
     what the graph passes say of their work; `errors` are those measured at export, relative, of each output against
     the source in float64 (rms over rms); `sizes` holds `source_bytes` (the weights) and `file_bytes`. `session` are
-    options of a runtime's session that the target is faster with, and `aliases` maps an output to the input whose buffer
-    it may share: a present that is written behind its past.
+    options of a runtime's session that the target is faster with, and `aliases` maps an output to the input whose
+    buffer it may share: a present that is written behind its past.
     """
 
     folder: Path
@@ -116,7 +116,8 @@ def _sane(artifact: ExportedModel) -> ExportedModel:
         ValueError: which do not.
     """
     texts = dict.fromkeys(("phase", "dtype", "model", "target"), str)
-    types = {**texts, "opset": int, **dict.fromkeys(("ops", "files", "limits", "errors", "sizes", "session", "aliases"), dict)}
+    tables = dict.fromkeys(("ops", "files", "limits", "errors", "sizes", "session", "aliases"), dict)
+    types = {**texts, "opset": int, **tables}
     for name, wanted in types.items():
         if not isinstance(getattr(artifact, name), wanted):
             raise ValueError(f"{name} is {getattr(artifact, name)!r}, which is no {wanted.__name__}")

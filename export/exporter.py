@@ -10,7 +10,6 @@ from typing import Any
 
 import onnx
 import onnx_ir
-import psutil
 
 from ..models.phases import PhaseModule
 from ..models.signature import Signature
@@ -18,6 +17,7 @@ from .artifact import DTYPES, ExportedModel
 from .finish import finish, of_module, source_bytes
 from .folder import whole
 from .last import only_last
+from .machine import free_bytes
 from .opsets import DEFAULT_OPSET, OPSETS
 from .passes import TARGETS, Prove, aliases, apply, session
 from .precision import DEFAULT, Quantisation
@@ -86,7 +86,7 @@ def export(
 def _too_large(source: Source) -> bool:
     """Whether an ordinary export would take more memory than there is."""
     weights = source.weight_bytes()
-    return weights is not None and weights * PEAK > psutil.virtual_memory().available
+    return weights is not None and weights * PEAK > free_bytes()
 
 
 def _traced(
@@ -102,13 +102,13 @@ def _traced(
         program, guards = traced(module, source, opset)
         return program.model, module, guards
     if source.kind not in STREAMED:
-        needed, free = PEAK * (source.weight_bytes() or 0), psutil.virtual_memory().available
+        needed, free = PEAK * (source.weight_bytes() or 0), free_bytes()
         raise ExportError(
             f"{source.name}: needs about {needed / 2**30:.0f} GiB to export ({PEAK:g} times its weights in float32), "
             f"{free / 2**30:.0f} are free; weights can be streamed from {' or '.join(STREAMED)} sources alone"
         )
     module, draw = without_weights(source, phase)
-    needed, free = needed_bytes(module), psutil.virtual_memory().available
+    needed, free = needed_bytes(module), free_bytes()
     if needed > free:
         raise ExportError(
             f"{source.name} at {source.size}: needs {needed / 2**30:.0f} GiB to export even with streamed weights, "

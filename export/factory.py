@@ -61,9 +61,10 @@ def call(name: str) -> PhaseModule:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.filename}:{frame.lineno}"
         raise SourceError(f"{name}: the factory raised {type(error).__name__}: {error} ({where})") from error
-    if isinstance(made, nn.Module) and isinstance(getattr(made, "signature", None), Signature):
-        ready = hasattr(made, "example")
-        return cast("PhaseModule", made.eval() if ready else _declared(name, made.eval(), made.signature))
+    signature = getattr(made, "signature", None)
+    if isinstance(made, nn.Module) and isinstance(signature, Signature):
+        made.eval()
+        return cast("PhaseModule", made if hasattr(made, "example") else _declared(name, made, signature))
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
         what = f"{type(made).__name__} without a signature" if isinstance(made, nn.Module) else type(made).__name__
         raise SourceError(f"{name}: the factory returned {what}, and should return {RETURNS}")

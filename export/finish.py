@@ -137,8 +137,11 @@ def derive(
         model = ir.load(artifact.model_path)
         try:
             fields = finish(model, original, part, dtype=dtype, options=options, external=external)
-        except (ValueError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-            raise ExportError(f"{artifact.model_path} in {dtype}: {refusal(error)}") from error
+        except ValueError as error:
+            raise ExportError(f"{artifact.source.name}: {error}") from error
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            reason = f"the ONNX checker refuses it in {dtype}: {refusal(error)}"
+            raise ExportError(f"{artifact.source.name}: {reason}") from error
         notes = (*artifact.notes, *fields.pop("notes"))
         seconds = round(time.perf_counter() - began, 3)
         replace(artifact, folder=part, notes=notes, seconds=seconds, model=MODEL, **fields).write_manifest()

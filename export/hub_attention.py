@@ -33,13 +33,13 @@ def _attention(
     Keys are not repeated for the queries of their group, and a scale of 1/√D is left to the operator, which has it
     exactly.
     """
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.integrations import sdpa_attention
 
     if attention_mask is None or position_bias is not None:
-        bias = {} if position_bias is None else {"position_bias": position_bias}
-        result: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, **bias, **options
-        )
+        if position_bias is not None:
+            options["position_bias"] = position_bias
+        attend: Any = sdpa_attention.sdpa_attention_forward
+        result: tuple[Tensor, None] = attend(module, query, key, value, attention_mask, scaling=scaling, **options)
         return result
     y = F.scaled_dot_product_attention(
         query,
@@ -59,7 +59,8 @@ def _mask(
 
     A token that may see nothing (padding on the left) sees everything: runtimes disagree about a softmax over nothing.
     """
-    from transformers.masking_utils import sdpa_mask
+    from transformers import masking_utils
 
-    mask: Tensor = sdpa_mask(*sizes, allow_is_causal_skip=False, allow_is_bidirectional_skip=False, **options)
+    make: Any = masking_utils.sdpa_mask
+    mask: Tensor = make(*sizes, allow_is_causal_skip=False, allow_is_bidirectional_skip=False, **options)
     return mask | ~mask.any(-1, keepdim=True)

@@ -13,11 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models.phases import PAST, PRESENT, TOTAL
+from ..models.phases import PAST, TOTAL
 from ..models.signature import TensorSpec
-from .source import SourceError
-
-Named = Mapping[str, Tensor]
+from .hub_caches import Named, cache_of, layers_of, past_of, present_of, two_caches
 
 
 @dataclass(frozen=True)
@@ -112,14 +110,14 @@ def _decoder_forward(model: nn.Module) -> Call:
 def _decoder_step(model: nn.Module, name: str) -> Call:
     keyword = _cache_keyword(model)
     assert keyword is not None  # _is_decoder asked
-    layers = _layers(_probe(model, keyword), name)
+    layers = layers_of(_probe(model, keyword), name)
     inputs = _decoder_inputs(model, TOTAL)
 
     def run(model: Any, named: Named) -> dict[str, Tensor]:
-        cache = _cache(named, "")
+        cache = cache_of(named, "")
         plain = {spec.name: named[spec.name] for spec in inputs}
         logits = model(**plain, **{keyword: cache}, use_cache=True).logits
-        return {"logits": logits, **_present(cache, "")}
+        return {"logits": logits, **present_of(cache, "")}
 
     return Call((*inputs, *_caches(layers, PAST, "", "past")), run)
 
@@ -142,19 +140,19 @@ def _encode(model: Any, named: Named) -> dict[str, Tensor]:
     What else the step computes is not an output, so an export drops it.
     """
     states = model.get_encoder()(**named).last_hidden_state
-    cache = _two_caches({}, {})
+    cache = two_caches({}, {})
     start = torch.zeros_like(named["input_ids"][:, :1])
     _decode(model, start, states, named["attention_mask"], torch.ones_like(start), cache)
-    return {"last_hidden_state": states, **_present(cache.cross_attention_cache, "encoder.")}
+    return {"last_hidden_state": states, **present_of(cache.cross_attention_cache, "encoder.")}
 
 
 def _seq2seq_step(model: Any, named: Named) -> dict[str, Tensor]:
     """New tokens after a past; the encoder's states themselves are no longer asked for."""
-    cache = _two_caches(_of(named, "decoder."), _of(named, "encoder."))
+    cache = two_caches(past_of(named, "decoder."), past_of(named, "encoder."))
     source_mask = named["encoder_attention_mask"]
     states = next(model.parameters()).new_zeros(*source_mask.shape, model.config.hidden_size)
     logits = _decode(model, named["input_ids"], states, source_mask, named["decoder_attention_mask"], cache)
-    return {"logits": logits, **_present(cache.self_attention_cache, "decoder.")}
+    return {"logits": logits, **present_of(cache.self_attention_cache, "decoder.")}
 
 
 def _decode(model: Any, ids: Tensor, states: Tensor, source_mask: Tensor, mask: Tensor, cache: Any) -> Tensor:
@@ -176,36 +174,6 @@ def _decode(model: Any, ids: Tensor, states: Tensor, source_mask: Tensor, mask: 
 # Caches
 
 
-def _of(named: Named, infix: str) -> Named:
-    """The past tensors of one kind of attention."""
-    return {name: tensor for name, tensor in named.items() if name.startswith(f"{PAST}.") and infix in name}
-
-
-def _cache(named: Named, infix: str) -> Any:
-    """A cache of transformers that holds past tensors; it keeps all keys, and masks see to windows."""
-    from transformers import DynamicCache
-
-    cache = DynamicCache()
-    past = list(_of(named, infix).values())
-    for layer, (key, value) in enumerate(zip(past[::2], past[1::2], strict=True)):
-        cache.update(key, value, layer)
-    return cache
-
-
-def _two_caches(own: Named, cross: Named) -> Any:
-    from transformers import EncoderDecoderCache
-
-    return EncoderDecoderCache(_cache(own, ""), _cache(cross, ""))
-
-
-def _present(cache: Any, infix: str) -> dict[str, Tensor]:
-    return {
-        f"{PRESENT}.{number}.{infix}{kind}": tensor
-        for number, layer in enumerate(cache.layers)
-        for kind, tensor in (("key", layer.keys), ("value", layer.values))
-    }
-
-
 def _probe(model: Any, keyword: str) -> Any:
     """The cache of its own kind that a model fills in a pass over two tokens."""
     with torch.no_grad():
@@ -213,29 +181,13 @@ def _probe(model: Any, keyword: str) -> Any:
     return result[keyword]
 
 
-def _layers(cache: Any, name: str) -> list[tuple[Tensor, Tensor]]:
-    """Keys and values by layer.
-
-    Raises:
-        SourceError: a layer keeps something else.
-    """
-    for number, layer in enumerate(getattr(cache, "layers", [None])):
-        keys = getattr(layer, "keys", None)
-        if keys is None or keys.dim() != 4 or hasattr(layer, "recurrent_states") or hasattr(layer, "conv_states"):
-            what = type(layer).__name__ if layer is not None else type(cache).__name__
-            raise SourceError(
-                f"hf:{name}: layer {number} caches a {what}, not keys and values: phase step has no form for it"
-            )
-    return [(layer.keys, layer.values) for layer in cache.layers]
-
-
 def _seq2seq_caches(model: Any) -> tuple[TensorSpec, ...]:
     ids = torch.zeros((1, 2), dtype=torch.int64)
-    cache = _two_caches({}, {})
+    cache = two_caches({}, {})
     with torch.no_grad():
         states = model.get_encoder()(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
         _decode(model, ids, states, torch.ones_like(ids), torch.ones_like(ids), cache)
-    own, cross = _layers(cache.self_attention_cache, ""), _layers(cache.cross_attention_cache, "")
+    own, cross = layers_of(cache.self_attention_cache, ""), layers_of(cache.cross_attention_cache, "")
     return _caches(own, PAST, "decoder.", "past") + _caches(cross, PAST, "encoder.", "source")
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from logging import CRITICAL
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,7 @@ from ..models.signature import Signature
 from .axes import EXAMPLE, outputs_of
 from .float64 import exactly
 from .hub_attention import ATTENTION, register
+from .hub_buckets import whole_buckets
 from .hub_phases import Call, calls
 from .source import SourceError
 
@@ -42,7 +44,7 @@ class HubModule(nn.Module):
         named = dict(zip(names, tensors, strict=True))
         return tuple(self._named(named).values())
 
-    def _named(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _named(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         with _quiet(), _unchanged(self.model), exactly(self.model):
             return self.call.run(self.model, named)
 
@@ -79,7 +81,13 @@ def load(folder: Path, phase: str) -> PhaseModule:
         if phase not in known:
             name = type(model).__name__
             raise SourceError(f"hf:{folder}: {name} has no phase {phase!r}; it has {', '.join(known)}")
-        return cast("PhaseModule", HubModule(model, known[phase]()))
+        try:
+            return cast("PhaseModule", HubModule(model, known[phase]()))
+        except SourceError:
+            raise
+        except Exception as error:  # their code raises what it likes
+            name = type(model).__name__
+            raise SourceError(f"hf:{folder}: {name} does not run on token ids alone: {_said(error)}") from error
 
 
 def _model(folder: Path) -> nn.Module:
@@ -96,10 +104,15 @@ def _model(folder: Path) -> nn.Module:
     except SourceError:
         raise
     except Exception as error:  # it reads files of other people's, with classes of many libraries
-        first = str(error).strip().splitlines()[:1]
-        raise SourceError(f"hf:{folder}: {type(error).__name__}: {first[0] if first else ''}") from error
+        raise SourceError(f"hf:{folder}: {_said(error)}") from error
     _refuse_incomplete(report, folder)
+    whole_buckets(model)
     return cast("nn.Module", model.eval().requires_grad_(False))
+
+
+def _said(error: Exception) -> str:
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}"
 
 
 def _weights(architecture: Any, config: Any, folder: Path) -> tuple[Any, dict[str, Any]]:
@@ -127,8 +140,9 @@ def _architecture(transformers: Any, config: Any, folder: Path) -> Any:
     found = getattr(transformers, name, None)
     if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
         raise SourceError(f"hf:{folder}: config.json names the architecture {name!r}, which transformers does not have")
-    if "input_ids" not in inspect.signature(found.forward).parameters:
-        first = next(iter(list(inspect.signature(found.forward).parameters)[1:]), "nothing")
+    takes = list(inspect.signature(found.forward).parameters)  # type: ignore[attr-defined]
+    if "input_ids" not in takes:
+        first = next(iter(takes[1:]), "nothing")
         raise SourceError(
             f"hf:{folder}: {name} takes {first}, and only models of token ids (input_ids) can be exported"
         )
@@ -152,8 +166,8 @@ def _quiet() -> Iterator[None]:
         yield
         return
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
+    logging.set_verbosity(CRITICAL)
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -161,4 +175,4 @@ def _quiet() -> Iterator[None]:
     finally:
         logging.set_verbosity(level)
         if bars:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import onnx_ir
-import psutil
 import torch
 from torch import nn
 
 from ..models.phases import PhaseModule
 from ..models.signature import Array, Feeds
+from .machine import free_bytes
 from .precision.evaluate import Unevaluable, evaluator
 from .trace import ExportError, Guard
 
@@ -41,7 +41,7 @@ def check(
         ExportError: they differ at some size, or the graph refuses one that the source takes.
     """
     weights = sum(4 * parameter.numel() for parameter in module.parameters())
-    if weights > MOST_BYTES or 5 * weights > psutil.virtual_memory().available:
+    if weights > MOST_BYTES or 5 * weights > free_bytes():
         return [f"not run at other sizes: {weights / 2**30:.1f} GiB of weights; `isorun validate` does it"]
     sizes = list(_sizes(module, guards))
     pairs = {i: feeds for i, size in enumerate(sizes) if (feeds := _feeds(module, size)) is not None}
@@ -73,10 +73,10 @@ def _fault(run: Any, feeds: Feeds, single: Mapping[str, Array], truth: Mapping[s
             return f"{name} has the shape {list(found[name].shape)}, and its source {list(array.shape)}"
         scale = _rms(np.nan_to_num(array))
         floor = float(np.finfo(np.float32).eps) * scale
-        error, ruler = _rms(_apart(found[name], array)), max(_rms(_apart(single[name], array)), floor)
-        if not error <= RATIO * ruler:
-            off = f"{name} is off by {error / (scale or 1.0):.1e} of its scale"
-            return f"the graph is another function than its source: {off}"
+        off, ruler = _rms(_apart(found[name], array)), max(_rms(_apart(single[name], array)), floor)
+        if not off <= RATIO * ruler:
+            far = f"{name} is off by {off / (scale or 1.0):.1e} of its scale"
+            return f"the graph is another function than its source: {far}"
     return None
 
 
@@ -125,7 +125,7 @@ def _run(module: PhaseModule, feeds: Feeds) -> dict[str, Array] | None:
     with torch.inference_mode():
         try:
             results = module(*(t.double() if wide and t.is_floating_point() else t for t in tensors))
-        except (IndexError, RuntimeError, ValueError):
+        except Exception:  # a user's code raises what it likes
             return None
     return {spec.name: tensor.numpy() for spec, tensor in zip(module.signature.outputs, results, strict=True)}
 

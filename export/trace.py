@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import onnx_ir
-import sympy
+import sympy  # type: ignore[import-untyped]
 import torch
+from torch._dynamo.exc import UserError
 from torch.export import Dim, ExportedProgram
 from torch.export._patches import register_gru_while_loop_decomposition, register_lstm_while_loop_decomposition
 
@@ -70,7 +71,10 @@ def traced(
     signature = module.signature
     with torch.no_grad(), quiet():
         try:
-            captured = _capture(module, signature)
+            try:
+                captured = _capture(module, signature)
+            except UserError as error:
+                _refuse_fixed(module, signature, error)
             guards = _guards(captured, signature)
             program = torch.onnx.export(
                 captured,
@@ -87,6 +91,8 @@ def traced(
                 before_folding(program.model)
             fold(program.model)
             mend(program.model)
+        except ExportError as error:
+            raise ExportError(f"{source.name}: {error}") from error
         except Exception as error:  # a user's module and two exporters: what they raise has no class in common
             raise ExportError(f"{source.name}: {refusal(error)}") from error
     shapes, names = _shapes(captured), captured.graph_signature
@@ -95,22 +101,38 @@ def traced(
     return program, guards
 
 
-def _capture(module: PhaseModule, signature: Signature) -> ExportedProgram:
+def _capture(module: PhaseModule, signature: Signature, dim: Any = Dim.DYNAMIC) -> ExportedProgram:
     """torch.export as torch.onnx.export calls it: sizes 0 and 1 in the example do not fix an axis."""
     feeds = signature.feeds(module.example, padding="left")
-    free = tuple(
-        {i: Dim.DYNAMIC for i, dim in enumerate(spec.shape) if isinstance(dim, str)} for spec in signature.inputs
-    )
+    free = tuple({i: dim for i, size in enumerate(spec.shape) if isinstance(size, str)} for spec in signature.inputs)
+    device = next((parameter.device for parameter in module.parameters()), "cpu")  # meta, where weights are streamed
+    example = tuple(torch.from_numpy(array).to(device) for array in feeds.values())
     with (
         register_lstm_while_loop_decomposition(),
         register_gru_while_loop_decomposition(),
         torch.fx.experimental._config.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]
     ):
-        device = next(
-            (parameter.device for parameter in module.parameters()), "cpu"
-        )  # meta, where weights are streamed
-        example = tuple(torch.from_numpy(array).to(device) for array in feeds.values())
         return torch.export.export(module, example, dynamic_shapes=(free,), strict=False)
+
+
+def _refuse_fixed(module: PhaseModule, signature: Signature, error: Exception) -> NoReturn:
+    """Raise for an axis that the code itself fixes, as int(x.shape[1]) does; a second trace shows the line."""
+    program = _capture(module, signature, Dim.AUTO)
+    shapes = _shapes(program)
+    given = zip(program.graph_signature.user_inputs, signature.inputs, strict=True)
+    fixed = [
+        f"axis {axis} ({dim}) of {spec.name} at {size}"
+        for name, spec in given
+        for axis, (size, dim) in enumerate(zip(shapes[str(name)], spec.shape, strict=True))
+        if isinstance(dim, str) and (isinstance(size, int) or size.node.expr.is_number)
+    ]
+    environments = [
+        size.node.shape_env for shape in shapes.values() for size in shape if isinstance(size, torch.SymInt)
+    ]
+    equal = (guard for env in environments[:1] for guard in env.guards if isinstance(guard.expr, sympy.Eq))
+    lines = [_asked(guard.sloc) for guard in equal if any(side.is_Integer for side in guard.expr.args)]
+    where = f" ({lines[0]})" if lines else ""
+    raise ExportError(f"the code fixes {', '.join(fixed) or 'a size'}{where}") from error
 
 
 def _guards(program: ExportedProgram, signature: Signature) -> tuple[Guard, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from ..bench.records import Run
+from ..bench.records import Run, Verdict
 from .document import Answer, Card, Line, Tone
 from .exports import positions
 from .format import listing, number, plural
@@ -27,13 +28,21 @@ def cards(run: Run) -> tuple[Card, ...]:
 def _card(run: Run, name: str, found: Sequence[Group]) -> Card:
     timed = [(group, runtime) for group in found if (runtime := leader(group))]
     answers = (
-        Answer(FAITHFUL, (_faithful(run, found), *_outputs(found))),
+        Answer(FAITHFUL, (*_graphs(run, found), *_outputs(found))),
         Answer(FASTEST, tuple(_fastest(group) for group, _ in timed) or (_untimed(found),)),
         Answer(GROWTH, tuple(_growth(group, runtime) for group, runtime in timed)),
         Answer(AHEAD, tuple(_ahead(run, group, runtime) for group, runtime in timed)),
     )
     shown = tuple(answer for answer in answers if answer.lines)
     return Card(name, shown, tuple(group.index for group in found))
+
+
+def _graphs(run: Run, found: Sequence[Group]) -> Iterator[Line]:
+    """A line for each precision, since each has a limit of its own."""
+    dtypes = dict.fromkeys(group.dtype for group in found)
+    for dtype in dtypes:
+        label = "graph" if len(dtypes) == 1 else f"graph, {dtype}"
+        yield replace(_faithful(run, [group for group in found if group.dtype == dtype]), label=label)
 
 
 def _faithful(run: Run, found: Sequence[Group]) -> Line:
@@ -43,7 +52,7 @@ def _faithful(run: Run, found: Sequence[Group]) -> Line:
     for status, head, tone in (("fail", "no", "bad"), ("error", "could not be checked", "unsure")):
         bad = [(group, verdict) for group, verdict in asked if verdict.status == status]
         if bad:
-            said = "; ".join(f"{group.label}: {verdict.detail}" for group, verdict in bad)
+            said = "; ".join(f"{group.label}: {_apart(verdict)}{verdict.detail}" for group, verdict in bad)
             return Line("graph", head, said, tone, place)  # type: ignore[arg-type]  # a tone by construction
     if not asked:
         return _unchecked(found, place)
@@ -52,9 +61,14 @@ def _faithful(run: Run, found: Sequence[Group]) -> Line:
     within = f"{plural(len(asked), 'graph')} within {number(far, 2)} of the source"
     rest = [group.label for group in found if verdict_of(run, group) is None]
     also = f"; not checked: {listing(rest)}" if rest else ""
-    return Line(
-        "graph", "yes", f"{within} in float64, limit {number(limit, 1)}{also}", "unsure" if rest else "good", place
-    )
+    detail = f"{within} in float64, limit {number(limit, 1)}{also}"
+    return Line("graph", "yes", detail, "unsure" if rest else "good", place)
+
+
+def _apart(verdict: Verdict) -> str:
+    if verdict.distance is None or verdict.limit is None:
+        return ""
+    return f"{number(verdict.distance, 2)} from the source in float64, limit {number(verdict.limit, 1)}; "
 
 
 def _unchecked(found: Sequence[Group], place: str) -> Line:

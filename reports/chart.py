@@ -15,7 +15,7 @@ from .document import Chart
 COLOURS = ("#3f7fd1", "#dd7a2c", "#2f9e77", "#a765c2", "#c9506b", "#8c8a2e")  # all seen on white and on near-black
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 GLYPHS = "●■▲◆▼✚"  # the same, for text
-DASHES = {"fitted": [1, 0], "FLOPs": [2, 4]}  # by kind of curve
+DASHES = {"fitted": [1, 0], "theory": [2, 4]}  # by kind of curve
 _SHOWN = [{"filter": "indexof(hidden, datum.series) < 0"}]
 _Spec = dict[str, Any]
 
@@ -101,6 +101,7 @@ def stacked(
     y = _field("bar", "nominal", title=None, sort=bars, axis={"labelLimit": 260})
     x = _field("size", "quantitative", title=title, stack="zero", axis={"tickCount": 5})
     colour = _scaled("kind", kinds, [COLOURS[rank % len(COLOURS)] for rank in range(len(kinds))])
+    colour["legend"] = {"columns": 2}
     tip = [_field(name, "nominal") for name in ("bar", "kind", "text")]
     values = [{**asdict(piece), "rank": kinds.index(piece.kind)} for piece in pieces]
     encoding = {"x": x, "y": y, "color": colour, "order": _field("rank", "quantitative"), "tooltip": tip}
@@ -109,7 +110,7 @@ def stacked(
     ]
     if marks:
         predicted = [{"bar": bar, "size": size} for bar, size in marks.items()]
-        tick = {"type": "tick", "thickness": 2, "color": "#8a8f98", "height": {"band": 0.9}}
+        tick = {"type": "tick", "thickness": 2, "height": {"band": 0.9}}
         place = {"x": _field("size", "quantitative"), "y": y}
         layers.append({"data": {"values": predicted}, "mark": tick, "encoding": place})
     return Chart(caption, _sized(layers, f"{title}: {caption}", 22 * len(bars) + 8), group)

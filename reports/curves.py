@@ -20,7 +20,8 @@ _MS = 1e6  # nanoseconds
 NOTES = (
     "Fitted: T(n) = c0 + c1·n + c2·n² with no negative term, on relative error; n* = c1/c2 is where the quadratic "
     "term overtakes the linear one. Exponent: the slope of log time over log n.",
-    "FLOPs: what the model computes at each n, scaled to the last measured point.",
+    "Theory: operations and bytes of the graph at the rates that the runtime reached on bare products, scaled to the "
+    "last measured point; operations of the model alone where those are not known.",
 )
 
 
@@ -34,7 +35,7 @@ def laws(found: Sequence[Group]) -> Table:
     known = [(group, name, law) for group in found for name in group.lines if (law := growth(group, name))]
     columns = (
         *("model", "phase", "runtime", "c0", "c1 (per token)", "c2 (per token²)"),
-        *("exponent", "of FLOPs", "verdict", "last doubling", "of FLOPs there", "crossover n*", f"at {TARGET:,}"),
+        *("exponent", "of theory", "verdict", "last doubling", "of theory there", "crossover n*", f"at {TARGET:,}"),
     )
     rows = tuple(_row(*item) for item in known)
     return Table(
@@ -112,7 +113,7 @@ def _fitted(group: Group, runtime: str) -> Iterator[Node]:
 
 
 def _predicted(line: Sequence[Measurement]) -> Iterator[Node]:
-    """The FLOPs of each measured call, scaled so that the last one meets the last time."""
-    if len(line) > 1 and all(m.flops for m in line):
-        scale = (line[-1].median_ns or 0.0) / (line[-1].flops or 1)
-        yield from (Node(m.case.runtime, "FLOPs", m.case.length, (m.flops or 0) * scale / _MS) for m in line)
+    """The work of each measured call, scaled so that the last one meets the last time."""
+    if len(line) > 1 and all(m.work for m in line):
+        scale = (line[-1].median_ns or 0.0) / (line[-1].work or 1)
+        yield from (Node(m.case.runtime, "theory", m.case.length, (m.work or 0) * scale / _MS) for m in line)

@@ -22,6 +22,7 @@ from .document import Card
 from .series import Growth, distance, groups, growth, untimed, worst
 
 JSON_SCHEMA = 1
+KINDS = ("weights", "cache", "arena", "activations")  # of memory
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what makes a spreadsheet compute a cell that begins with it
 
 
@@ -123,6 +124,10 @@ def row(m: Measurement) -> dict[str, Any]:
         "prepare_s": m.prepare_s,
         "peak_bytes": m.peak_bytes,
         "flops": m.flops,
+        "graph_flops": m.graph_flops,
+        "graph_bytes": m.graph_bytes,
+        "expected_ms": m.expected_ns / 1e6 if m.expected_ns else None,
+        **{f"{kind}_bytes": (m.memory or {}).get(kind) for kind in KINDS},
         "worst_error_ratio": None if error is None else distance(error),
         "provider": placed.provider if placed else None,
         "precision": placed.precision if placed else None,

@@ -115,13 +115,18 @@ def _cell(cell: Cell) -> str:
 def _notes(table: Table) -> str:
     """All notes of a table in one folded line."""
     notes = [
-        f"{_text(', '.join(cell.text for cell in row[:2]))}; {_text(column)}: {_text(cell.note)}"
+        f"{_named(row)}; {_text(column)}: {_text(cell.note)}"
         for row in table.rows
         for column, cell in zip(table.columns, row, strict=True)
         if cell.note
     ]
     said = "<br>".join(notes)
     return f"<details><summary>{plural(len(notes), 'note')} on this table</summary>{said}</details>" if notes else ""
+
+
+def _named(row: Sequence[Cell]) -> str:
+    """What a row is about: its first cells, as far as they are no answers."""
+    return _text(", ".join(cell.text for cell in row[:2] if cell.tone == "plain"))
 
 
 def _paragraph(text: str) -> _Block:

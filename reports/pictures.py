@@ -20,6 +20,7 @@ _CONFIG: dict[str, Any] = {
     "title": {"color": _INK, "fontSize": 13, "anchor": "start"},
     "axis": {**_TEXT, "titleFontWeight": "normal", "gridColor": _LINE, "domainColor": _LINE, "tickColor": _LINE},
     "legend": {**_TEXT, "orient": "top"},
+    "tick": {"color": _INK},
 }
 
 

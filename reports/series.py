@@ -39,7 +39,7 @@ class Group:
     @property
     def name(self) -> str:
         """Model and size."""
-        return f"{self.model} @ {self.size}"
+        return f"{self.model} @ {self.size}" if self.size else self.model
 
     @property
     def title(self) -> str:
@@ -62,7 +62,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Growth:
-    """How the time of one line grows with n, beside what its FLOPs predict. `reason` explains the `word`."""
+    """How the time of one line grows with n, beside what theory predicts. `reason` explains the `word`."""
 
     fit: Fit
     predicted: float | None

@@ -104,7 +104,7 @@ def _free(axis: str, phase: str | None = None) -> Feature:
 
 
 def _empty(line: _Line) -> Cell:
-    return _tried(m for m in line.measured if m.case.phase == "step" and m.case.past == 0)
+    return _tried(m for m in line.measured if (m.case.phase, m.case.past, m.case.dtype) == ("step", 0, "fp32"))
 
 
 def _padded(line: _Line) -> Cell:

@@ -25,7 +25,7 @@ _FLAT, _BELOW, _ABOVE = 0.15, 0.85, 1.15  # exponents up to which a time is flat
 
 @dataclass(frozen=True)
 class End:
-    """The slope of log time over log n between `low` and `high`, the longest n, and that of the operations."""
+    """The slope of log time over log n between `low` and `high`, the longest n, and that of theory."""
 
     low: int
     high: int
@@ -40,7 +40,7 @@ class End:
 
     @property
     def tone(self) -> Tone:
-        """Whether that is what the operations say: good, bad, or neither for sure."""
+        """Whether that is what theory says: good, bad, or neither for sure."""
         if self.predicted is None:
             return "plain"
         if abs(self.slope - self.predicted) <= _NEAR:
@@ -91,26 +91,26 @@ def _log(high: float, low: float) -> float:
 
 
 def grown(group: Group, runtime: str) -> tuple[str, str, Tone]:
-    """How the time of one line grows: in words, the exponents that they rest on, and whether operations agree."""
+    """How the time of one line grows: in words, the exponents that they rest on, and whether theory agrees."""
     found, law = end(group.curve(runtime)), growth(group, runtime)
     if found is None:
         return UNKNOWN, f"no two lengths on {runtime} are a factor of two apart", "unsure"
-    slopes = [f"from {found.low} to {found.high} {_power(found.slope, found.interval, found.predicted)}"]
+    slopes = [f"from {found.low} to {found.high} as {_power(found.slope, found.interval, found.predicted)}"]
     if found.predicted is not None:
-        slopes[0] += f", {_adverb(Interval(found.predicted, found.predicted))}"
+        slopes[0] += f" ({_adverb(Interval(found.predicted, found.predicted))})"
     if law is not None:
-        slopes.append(f"over all n {_power(law.fit.exponent, law.fit.exponent_interval, law.predicted)}")
+        slopes.append(f"overall as {_power(law.fit.exponent, law.fit.exponent_interval, law.predicted)}")
     detail = f"{'; '.join(slopes)}; on {runtime}"
     if found.word != UNKNOWN:
         return found.word, detail, found.tone
-    words = {"agrees": "as its operations do", "disagrees": "not as its operations do"}
+    words = {"agrees": "as theory says", "disagrees": "not as theory says"}
     word = law.word if law else ""
     return words.get(word, UNKNOWN), detail, GROWTH_TONES.get(word, "unsure")
 
 
 def _power(value: float, interval: Interval, predicted: float | None) -> str:
-    operations = "" if predicted is None else f", its operations n^{exponent(predicted)}"
-    return f"n^{exponent(value, interval)}{operations}"
+    theory = "" if predicted is None else f", theory n^{exponent(predicted)}"
+    return f"n^{exponent(value, interval)}{theory}"
 
 
 def ahead(group: Group, runtime: str, limit: int | None) -> tuple[str, str]:

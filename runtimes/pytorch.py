@@ -81,6 +81,8 @@ class TorchSession:
         """Copies of the feeds on the device, in the signature's order."""
         import torch
 
+        if self._device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         given = (torch.tensor(feeds[spec.name], device=self._device) for spec in self._module.signature.inputs)
         half = getattr(torch, TYPES.get(self._dtype, ""), None)
         self._staged = [tensor.to(half) if half and tensor.is_floating_point() else tensor for tensor in given]
@@ -120,9 +122,11 @@ class TorchSession:
         del self._module, self._call
 
     def _facts(self) -> dict[str, str]:
+        import torch
+
         facts = {"device": self._device}
         if self._device == "cuda":
-            facts["tf32"] = "off"
+            facts |= {"tf32": "off", "device bytes at the peak": str(torch.cuda.max_memory_allocated())}
         if self._staged is not None:
             facts["attention"] = attention(self._module, self._staged)
         return facts

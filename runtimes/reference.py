@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     Watch = Callable[[onnx.NodeProto, str, Array], Array | None]
 
 
+MOVES = ("Gather", "Slice")
+
+
 class NodeFailure(RuntimeFailure):
     """One node cannot be evaluated on these inputs."""
 
@@ -117,9 +120,10 @@ def _evaluate(node: Any, values: Values) -> None:
     """Run one node of the evaluator and keep its outputs; an output without a name is dropped."""
     label = f"{node.op_type} ({node.onnx_node.name or ', '.join(filter(None, node.output))})"
     context = {"context": values.seen_by(_reads(node.onnx_node))} if node.need_context() else {}
+    moves = node.op_type in MOVES  # such an operator changes no value, so its result may be widened in place of all
     with mapped(label):
-        outputs = node.run(*(values[name] for name in node.input), **context)
-    for name, value in zip(node.output, outputs, strict=False):
+        outputs = node.run(*(values.narrow(name) if moves else values[name] for name in node.input), **context)
+    for name, value in zip(node.output, map(wide, outputs) if moves else outputs, strict=False):
         if isinstance(value, np.ndarray) and value.dtype.name in NARROW:
             raise RuntimeFailure(f"{label}: the reference returns {value.dtype}, not float64")
         if name:

@@ -94,6 +94,10 @@ class Values(dict[str, Any]):
     def __missing__(self, name: str) -> Array:
         return wide(self._stored[name])
 
+    def narrow(self, name: str) -> Array:
+        """A value as it is kept."""
+        return self._stored[name] if name in self._stored and name not in self else self[name]
+
     def seen_by(self, names: Iterable[str]) -> dict[str, Any]:
         """A plain dict for a subgraph that reads these names."""
         return {**self, **{name: self[name] for name in names if name in self._stored}}

@@ -36,10 +36,15 @@ REFUSALS = [
     (["bench", "--runtimes", "ort"], "unknown runtime 'ort'; did you mean"),
     (["bench", "--seq", "64:1024:2x"], "1024 tokens exceed the table of 512 positions of bert-base"),
     (["bench", "--seq", "many"], "lengths 'many'"),
+    (["bench", "--budget", "ten"], "budget 'ten': write 90s, 10m or 2h"),
+    (["bench", "--budget", "3s"], "a budget of 3 s is too small: one case needs about 10.4 s"),
+    (["bench", "--resume", "nowhere"], "nowhere: no such run folder"),
+    (["bench", "--resume", "nowhere", "--models", "gpt2"], "a resumed run measures what it was started with"),
+    (["bench", "mine.toml"], "mine.toml: No such file"),
     (["bench", "--runtimes", "torch-cuda"], "none of the chosen runtimes can run here"),
     (["export", "gtp2", "-o", "x"], "unknown model 'gtp2'; did you mean gpt2"),
     (["export", "bert-base", "-o", "x", "--phase", "step"], "bert-base (encoder) has no phase 'step'; it has forward"),
-    (["export", "llama3-8b", "-o", "x", "--size", "full"], "3.8 times its weights"),
+    (["export", "llama3-8b", "-o", "x", "--size", "full"], "to export even with streamed weights, 0 are free"),
     (["report", "nowhere"], "nowhere: no such run folder"),
     (["report", "."], "no run.json, so this is not a run folder"),
 ]
@@ -56,7 +61,7 @@ def test_refusals_are_one_message_and_status_2_and_leave_nothing(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("isorun.export.exporter.psutil.virtual_memory", lambda: type("M", (), {"available": 2**34}))
+    monkeypatch.setattr("isorun.export.machine.psutil.virtual_memory", lambda: type("M", (), {"available": 2**28}))
     assert _call(monkeypatch, *arguments) == 2
     said = capsys.readouterr()
     assert message in said.err

@@ -6,8 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import psutil
-
+from ...export.machine import free_bytes
 from ..client import Worker, WorkerDied
 
 TIMEOUT_S = 30.0
@@ -37,7 +36,7 @@ class Checker:
         """
         if self._worker is None:
             self._worker = Worker(self._folder / "checker.log", threads=1)
-        memory = int(psutil.virtual_memory().available * SHARE)
+        memory = int(free_bytes() * SHARE)
         try:
             answer = self._worker.ask("check", self._timeout_s, file=str(file.resolve()), memory_bytes=memory)
         except WorkerDied:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
+from ...export.machine import free_bytes
 from ...export.source import Source
 from ...models.signature import Array
 from ..client import Worker, WorkerDied, WorkerError
@@ -107,7 +107,7 @@ class Evaluators:
         worker = self._workers.get(("source64", True)) or self._start(("walk", True))
         given_names = {"inputs": str(given), "names": list(feeds), "memory_bytes": _memory_bytes()}
         answer = worker.ask("walk", self._timeout_s + TRACE_S, **asked, opset=opset, **given_names)
-        return [Step(**{**step, "weights": tuple(step["weights"])}) for step in answer["steps"]]
+        return [_step(**fields) for fields in answer["steps"]]
 
     def _open(self, key: tuple[str, bool]) -> Worker:
         if key in self._failed:
@@ -142,4 +142,10 @@ class Evaluators:
 
 
 def _memory_bytes() -> int:
-    return int(psutil.virtual_memory().available * SHARE)
+    return int(free_bytes() * SHARE)
+
+
+def _step(**fields: Any) -> Step:
+    """A step as it comes from another process, where tuples are lists."""
+    plain: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()}
+    return Step(**plain)

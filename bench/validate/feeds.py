@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from math import prod
 
 import numpy as np
-import psutil
 
+from ...export.machine import free_bytes
 from ...models.signature import Array, Padding, Signature, Sizes, TensorSpec
 from ..client import WorkerError
 
@@ -47,5 +47,5 @@ def _possible(declared: Signature, specs: Mapping[str, TensorSpec], sizes: Sizes
     for name, spec in specs.items():
         if (name.endswith(MASK) or name == POSITIONS) and len(spec.shape) != 2:
             raise NoFeeds(f"input {name} has {len(spec.shape)} axes, and 2 are usual")
-    if size > SHARE * psutil.virtual_memory().available:
+    if size > SHARE * free_bytes():
         raise NoFeeds(f"inputs of {size / 2**30:.1f} GiB are too much")

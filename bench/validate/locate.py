@@ -38,13 +38,14 @@ def describe(step: Step) -> Finding:
     """The finding on one step."""
     where = [f"in {step.module}" if step.module else "", f"from {step.line}" if step.line else ""]
     place = ", ".join(part for part in where if part)
+    made = f"{step.op} {step.node!r}" + (f" after {len(step.within)} nodes of one operator" if step.within else "")
     if step.weights:
         count = len(step.weights) - SHOWN
         names = ", ".join(step.weights[:SHOWN]) + (f" and {count} more" if count > 0 else "")
         why = f"its inputs agree, and the graph holds other values of {names}"
     else:
         why = f"its inputs agree: {step.says}"
-    says = f"first difference: {step.value!r}, made by {step.op} {step.node!r}{', ' if place else ''}{place}; {why}"
+    says = f"first difference: {step.value!r}, made by {made}{', ' if place else ''}{place}; {why}"
     data = {
         "value": step.value,
         "node": step.node,

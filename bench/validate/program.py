@@ -16,6 +16,7 @@ from ...export.opsets import DEFAULT_OPSET
 from ...export.source import Source
 from ...export.trace import trace
 from ...models.signature import Array, Feeds
+from ...runtimes.base import RuntimeFailure
 from .lines import deepest
 from .walk import Origin, told
 
@@ -58,11 +59,18 @@ class Program:
         self._reads = {self._name(node): [read.name for read in node.all_input_nodes] for node in nodes}
 
     def run(self, feeds: Feeds, watch: Watch) -> None:
-        """Evaluate all nodes; `watch` gets every value, a size as an array of no axes, under its name in the graph."""
+        """Evaluate all nodes; `watch` gets every value, a size as an array of no axes, under its name in the graph.
+
+        Raises:
+            RuntimeFailure: a node fails, on values that `watch` has put in place of others.
+        """
         given = iter(torch.from_numpy(np.asarray(feeds[spec.name])) for spec in self._signature.inputs)
         arguments = [next(given) if tensor is None else tensor for tensor in self._stored]
-        with torch.inference_mode():
-            _Interpreter(self._graph, watch, self._names).run(*arguments)
+        try:
+            with torch.inference_mode():
+                _Interpreter(self._graph, watch, self._names).run(*arguments)
+        except (RuntimeError, IndexError) as error:
+            raise RuntimeFailure(f"the source in float64: {str(error).strip().splitlines()[0]}") from error
 
     def parameters(self, value: str) -> dict[str, Array]:
         """The stored tensors that the operator behind a value reads, by their names in the module."""

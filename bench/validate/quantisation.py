@@ -24,7 +24,8 @@ from .walk import Step
 
 CHECK = "numerics"
 LOGITS = "logits"
-TIE = 6.0  # a gap between two logits below so many rms errors is a near-tie: noise alone may turn it
+TIE = 6.0  # a gap between two logits below so many standard errors is a near-tie: noise alone may turn it
+MEDIAN = 1.4826  # the standard deviation of normal noise in units of its median magnitude
 ROUNDING = {"fp16": 16 * 2.0**-11, "bf16": 16 * 2.0**-8}  # of one operator in half: its weights alone are rounded
 LAYER = re.compile(r"^(.*?\.\d+)(?:\.|$)")
 SHOWN = 3
@@ -54,7 +55,7 @@ def tokens(found: Mapping[str, Array], truth: Mapping[str, Array]) -> list[Findi
     a, b = (x[LOGITS].reshape(-1, x[LOGITS].shape[-1]).astype(np.float64) for x in (found, truth))
     if not a.size or not np.isfinite(a).all():
         return []
-    error = np.sqrt(np.mean(np.square(a - b), axis=1))
+    error = MEDIAN * np.median(np.abs(a - b), axis=1)  # of most logits: a wild one must not excuse itself
     ours, theirs = a.argmax(1), b.argmax(1)
     row = np.arange(len(b))
     gap = b[row, theirs] - b[row, ours]

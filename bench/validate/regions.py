@@ -38,6 +38,11 @@ class Regions:
                     left.append(name)
         return nodes, tensors
 
+    def within(self, value: str) -> tuple[str, ...]:
+        """The values that are made there, the one itself left out."""
+        nodes, _ = self.of(value)
+        return tuple(name for node in nodes for name in node.output if name != value)
+
     def quantised(self, value: str) -> bool:
         """Whether integers stand for weights or activations there."""
         nodes, tensors = self.of(value)

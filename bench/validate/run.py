@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import psutil
-
+from ...export.machine import free_bytes
 from ...export.source import Source, SourceError, parse
 from ...models.signature import Array
 from ...runtimes.reference_weights import skeleton
@@ -185,7 +184,7 @@ def _truth(
 ) -> tuple[dict[str, Array] | None, str]:
     """The outputs in float64, or why there are none."""
     weights = _weight_bytes(candidate)
-    free = psutil.virtual_memory().available
+    free = free_bytes()
     if 2 * weights > ARBITER_SHARE * free:
         return None, f"{weights / 2**30:.1f} GiB of weights are too much for it with {free / 2**30:.0f} GiB free"
     try:

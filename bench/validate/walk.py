@@ -9,6 +9,7 @@ that only the graph has are part of the step that reads them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -65,7 +66,8 @@ class Step:
 
     `differs` says whether `local` is more than 1e-9 of the scale; `says` how. `weights` are tensors of the reference
     that the graph holds with other values; `quantised`, whether integers stand for weights or activations here;
-    `floats`, whether it is a tensor of floats. A distance is infinite where values cannot be compared.
+    `floats`, whether it is a tensor of floats; `within`, the values of the graph alone that lead to this one: those of
+    an operator that an exporter writes in several nodes. A distance is infinite where values cannot be compared.
     """
 
     value: str
@@ -80,6 +82,7 @@ class Step:
     floats: bool = True
     quantised: bool = False
     weights: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
 
 
 def answer(
@@ -118,7 +121,8 @@ def against(model: onnx.ModelProto, reference: Reference, feeds: Feeds) -> list[
     stopped = _run(model, feeds, keep)
     apart, together = _Gaps(found, reference.certain), _Gaps(found, reference.certain, go_on=True)
     reference.run(feeds, apart)
-    reference.run(feeds, together)
+    with suppress(RuntimeFailure):  # what the graph answers may be nothing to go on with
+        reference.run(feeds, together)
     regions = Regions(model, found)
     steps = []
     for name, node in makers.items():
@@ -139,6 +143,7 @@ def against(model: onnx.ModelProto, reference: Reference, feeds: Feeds) -> list[
                 floats=found[name].dtype.kind == "f" and found[name].ndim > 0,
                 quantised=regions.quantised(name),
                 weights=regions.changed(name, reference.parameters(name)) if says else (),
+                within=regions.within(name) if says else (),
             )
         )
     return [*steps, *stopped]
@@ -187,8 +192,9 @@ class _Gaps:
         self.distance[name] = gap.rms / size if np.isfinite(gap.rms) and size else gap.rms
         if gap.real:
             self.says[name] = str(gap)
-        same = found.shape == value.shape and found.dtype == value.dtype
-        return found.copy() if self._go_on and same and value.ndim else None
+        # Not with whole numbers: a wrong one may be no index, and then the reference would go no further.
+        same = found.dtype == value.dtype == np.float64 and found.shape == value.shape and value.ndim > 0
+        return found.copy() if self._go_on and same else None
 
 
 def told(node: onnx.NodeProto) -> Origin:

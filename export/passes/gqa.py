@@ -21,7 +21,7 @@ import onnx_ir as ir
 from . import grouped
 from .graph import MICROSOFT, Writer, attribute, branch, heads_of, private, replace, sizes
 
-LONG = 1024  # new tokens from which chunks are faster, as measured (docs/fast.md)
+LONG = 512  # new tokens from which chunks are faster, as measured (docs/fast.md)
 CHUNKS = 8
 BIAS, QUERY_SEQLENS = 10, 16  # places among the inputs
 

@@ -84,7 +84,9 @@ class Writer:
         for value in node.outputs:
             value.name = f"{self._prefix}.{self._count}"
             self._count += 1
-            value.dtype = _dtype(node, value.index() or 0)
+            dtype = _dtype(node, value.index() or 0)
+            if dtype is not None:
+                value.dtype = dtype
         if self._before is None:
             self._graph.append(node)
         else:

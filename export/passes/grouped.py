@@ -9,7 +9,8 @@ Condition: a group of four or more, one token, no padding, and keys that stay in
 
 The kernel computes a group's scores one query head at a time. The standard operator takes all queries of a group as
 rows of one product, which is 1.3-2.3 times as fast even though the kernel, which alone can write a cache in place,
-still computes a quarter or less of its scores. Presents can be longer than what they hold, hence the mask.
+still computes a quarter or less of its scores. Presents can be longer than what they hold, hence the mask; the rest of
+them is multiplied by 0, so it has to be finite.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from .blocks import to_blocks
 from .evaluate import Unevaluable
 from .half import to_half
 from .integer import to_int8
+from .kept import least_fill
 from .scan import magnitudes
 from .types import complete
 
@@ -71,8 +72,9 @@ def _half(model: ir.Model, dtype: str, feeds: Mapping[str, Array] | None) -> lis
     if feeds is not None:
         try:
             largest = magnitudes(model, feeds)
-            name = max(largest, key=lambda name: largest[name])
-            scanned = f"activations: the largest on example inputs is {largest[name]:.4g} ({name})"
+            below = {name: size for name, size in largest.items() if size < least_fill(model, HALVES[dtype])}
+            name = max(below, key=lambda name: below[name], default="")
+            scanned = f"activations: the largest on example inputs is {below.get(name, 0):.4g} ({name})"
         except Unevaluable as error:
             scanned = f"activations: not run: {error}"
     return [scanned, *to_half(model, HALVES[dtype], largest)]

@@ -91,23 +91,27 @@ class _Conversion:
         """Rows of the table: gathered as bytes, taken apart, shifted and scaled."""
         ids = node.inputs[1]
         steps = self._unpack(tape, tape.op("Gather", [stored, ids], {"axis": 0}))
-        zero = self.rewriter.small(f"blocks_zero_{self._bits}", np.array(1 << (self._bits - 1), np.float32))
-        centred = tape.op("Sub", [tape.op("Cast", [steps], {"to": int(FLOAT)}), zero])
+        centred = tape.op("Sub", [steps, self._number(1 << (self._bits - 1))])
         inner = self._axis(-1) if self._bits == 8 else self._axis(-2, -1)  # the axes of a block
         spread = tape.op("Unsqueeze", [tape.op("Gather", [scale, ids], {"axis": 0}), inner])
         rows = tape.op("Reshape", [tape.op("Mul", [centred, spread]), self._flat(node)])
         return tape.op("Slice", [rows, self._axis(0), self._axis(k), self._axis(-1)]) if k % self._block else rows
 
     def _unpack(self, tape: ir.tape.Tape, packed: ir.Value) -> ir.Value:
-        """Bytes (…, blocks, bytes) to integers (…, blocks, block), or (…, blocks, block/2, 2) where a byte has two."""
+        """Bytes (…, blocks, bytes) to numbers (…, blocks, block), or (…, blocks, block/2, 2) where a byte has two.
+
+        In floating point, where it is exact: OpenVINO 2026.4 shifts bytes wrongly.
+        """
+        whole = tape.op("Cast", [packed], {"to": int(FLOAT)})
         if self._bits == 8:
-            return packed
-        four = self.rewriter.small("blocks_four", np.array(4, np.uint8))
-        mask = self.rewriter.small("blocks_mask", np.array(15, np.uint8))
-        low = tape.op("BitwiseAnd", [packed, mask])
-        high = tape.op("BitShift", [packed, four], {"direction": "RIGHT"})
+            return whole
+        high = tape.op("Floor", [tape.op("Div", [whole, self._number(16)])])
+        low = tape.op("Sub", [whole, tape.op("Mul", [high, self._number(16)])])
         halves = [tape.op("Unsqueeze", [half, self._axis(-1)]) for half in (low, high)]
         return tape.op("Concat", halves, {"axis": -1})
+
+    def _number(self, number: int) -> ir.Value:
+        return self.rewriter.small(f"blocks_number_{number}", np.array(number, np.float32))
 
     def _flat(self, node: ir.Node) -> ir.Value:
         """The shape that joins the blocks of a row again: ids' own axes, then one."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-import psutil
 import torch
 
 from ...models.phases import PhaseModule
 from ...models.signature import Array
+from ..machine import free_bytes
 from .evaluate import Unevaluable, evaluate
 
 SHARE = 0.5  # of the free memory, for the source in float64 and the graph
@@ -29,7 +29,7 @@ def measure(
     `feeds` are in the types of the graph; the source, `truth`, computes with the very same numbers. `weight_bytes` are
     those of the source in float32.
     """
-    needed, free = 4 * weight_bytes, psutil.virtual_memory().available  # float64, and as much for graph and runtime
+    needed, free = 4 * weight_bytes, free_bytes()  # float64, and as much for graph and runtime
     if needed > SHARE * free:
         return {}, [f"error not measured: it needs {needed / 2**30:.0f} GiB, and {free / 2**30:.0f} are free"]
     try:

@@ -13,6 +13,11 @@ changed, a few per cent of the calls may be false, and in exchange a suite of a 
 A rank test cannot say more than that all blocks of one run lie below all of the other. With five blocks a run that is
 p = 0.008, too much for any correction over many cases; such a complete separation counts as rejecting if its own p is
 below 5 %, and the corrected second test decides.
+
+Share of 300 simulated pairs of runs of the same code in which any of 42 cases was called (5-9 blocks, 1 % or 15 % noise
+within runs, 0-5 % between them): 0.000-0.003, and 0.030 where the noise between runs is t-distributed with 3 degrees
+of freedom. Of cases 5 % slower, at 0.5, 1 and 2 % between runs: 0.93, 0.27 and 0.00 called. What a single case cannot
+show, its runtime as a whole does; see overall.py.
 """
 
 from __future__ import annotations

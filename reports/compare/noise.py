@@ -24,9 +24,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from statistics import NormalDist, median
+from statistics import NormalDist
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from ...bench.records import Run
@@ -77,12 +78,19 @@ def within(block_medians: Sequence[float]) -> float:
 def estimate(groups: Iterable[Sequence[Deviation]], machine: float = 0.0) -> Noise:
     """The noise between two runs, from the cases of each group that should change alike."""
     known = [[d for d in group if math.isfinite(d.error)] for group in groups]
-    pairs = [pair for group in known for pair in combinations(group, 2)]
-    scatter = [abs(a.value - b.value) / math.hypot(a.usual, b.usual) for a, b in pairs]
+    scatter = np.concatenate([np.empty(0), *map(_differences, known)])
     freedom = EFFICIENCY * sum(len(group) - 1 for group in known if group)
-    square = (median(scatter) / _NORMAL_MEDIAN) ** 2 if scatter else 0.0
+    square = float(np.median(scatter) / _NORMAL_MEDIAN) ** 2 if len(scatter) else 0.0
     pooled = (PRIOR + freedom * square) / (PRIOR + freedom)
     return Noise(math.sqrt(pooled), PRIOR + freedom, machine)
+
+
+def _differences(group: Sequence[Deviation]) -> NDArray[np.float64]:
+    """|difference| of every two cases of a group over its standard error."""
+    values, errors = np.array([d.value for d in group]), np.array([d.usual for d in group])
+    first, second = np.triu_indices(len(group), 1)
+    scatter: NDArray[np.float64] = np.abs(values[first] - values[second]) / np.hypot(errors[first], errors[second])
+    return scatter
 
 
 def drift(base: Run, head: Run, runtimes: Iterable[float]) -> float:

@@ -14,7 +14,7 @@ function unpack(text) {
 
 const specs = document.getElementById("specs") ? await unpack(document.getElementById("specs").textContent).json() : [];
 
-function theme() {
+function theme(spec) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const text = { labelColor: colour("--soft"), titleColor: colour("--soft"), labelFontSize: 11, titleFontSize: 11 };
@@ -23,15 +23,17 @@ function theme() {
     font: getComputedStyle(document.body).fontFamily,
     view: { stroke: null },
     axis: { ...text, titleFontWeight: "normal", gridColor: colour("--grid"), gridOpacity: 0.7, domainColor: colour("--line"), tickColor: colour("--line") },
-    legend: { ...text, orient: "top", symbolStrokeColor: colour("--soft"), offset: 4, disable: filters !== null },
+    legend: { ...text, orient: "top", symbolStrokeColor: colour("--soft"), offset: 4, disable: filters !== null && "params" in spec }, // the page has a key
+    tick: { color: colour("--ink") },
   };
 }
 
 async function draw(element) {
   drawn.get(element)?.finalize();
-  const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, config: theme() };
+  const spec = specs[Number(element.dataset.chart)];
+  const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, config: theme(spec) };
   try {
-    const made = await window.vegaEmbed(element, specs[Number(element.dataset.chart)], options);
+    const made = await window.vegaEmbed(element, spec, options);
     drawn.set(element, made);
     await put(made.view);
   } catch (error) {

@@ -18,7 +18,7 @@ def view(run: Run) -> Section | None:
     notes = (
         "Brackets are 95 % intervals. Fastest: paired block by block; a runtime that is not surely faster is called "
         "undecided. Growth: the exponent of n over the last doubling of n and over all lengths, beside the exponent of "
-        "the operations (FLOPs). Times beyond the longest n assume that the fitted law c0 + c1·n + c2·n² goes on and "
-        "that memory suffices.",
+        "theory (operations and bytes). Times beyond the longest n assume that the law c0 + c1·n + c2·n² goes on "
+        "and that memory suffices.",
     )
     return Section("answers", "Answers", sentences(run), found, notes if found else ())

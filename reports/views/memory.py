@@ -24,7 +24,7 @@ def view(run: Run) -> Section | None:
     if not charts and not peaks.rows:
         return None
     peak = "Peak resident memory of the process that runs one model on one runtime, code and libraries included."
-    bars = "Bars are its parts by kind, at each n; the grey mark is what the model's sizes predict."
+    bars = "Bars are its parts by kind, at each n; the upright mark is what the graph predicts."
     return Section("memory", "Memory", (peak, bars) if charts else (peak,), (*charts, *([peaks] if peaks.rows else [])))
 
 

@@ -1,4 +1,4 @@
-"""How the time of a pass grows with its tokens: measured points, the fitted law, and the curve of the FLOPs."""
+"""How the time of a pass grows with its tokens: measured points, the fitted law, and the curve of theory."""
 
 from __future__ import annotations
 

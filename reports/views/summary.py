@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...bench.records import Measurement, Run
 from ...bench.timing import Comparison
@@ -42,7 +42,7 @@ def _table(run: Run, found: Sequence[Group]) -> Table:
     columns = ["model", "phase", "n", "exports faithfully"]
     columns += [f"{name}: outputs" for name in names]
     columns += [f"{name}: speed over {BASE}" for name in others]
-    columns += ["exponent of FLOPs", *(f"{name}: exponent" for name in names)]
+    columns += [f"{name}: exponent" for name in names]
     rows = tuple(
         (
             Cell(group.name),
@@ -51,7 +51,6 @@ def _table(run: Run, found: Sequence[Group]) -> Table:
             _faithful(run, group),
             *(_parity(group.lines.get(name, ())) for name in names),
             *(_speed(group, name) for name in others),
-            _predicted(group, names),
             *(_growth(group, name) for name in names),
         )
         for group in found
@@ -108,16 +107,12 @@ def _gain(comparison: Comparison) -> str:
     return f"{worded(comparison)}, {ratio(comparison.ratio, comparison.interval)}"
 
 
-def _predicted(group: Group, names: Iterable[str]) -> Cell:
-    found = [law.predicted for name in names if (law := growth(group, name)) and law.predicted is not None]
-    return Cell(exponent(found[0]), value=found[0]) if found else _NOTHING
-
-
 def _growth(group: Group, runtime: str) -> Cell:
     law = growth(group, runtime)
     if law is None:
         return Cell("too little data", tone="muted") if group.lines.get(runtime) else _NOTHING
     text = f"{law.word}, {exponent(law.fit.exponent, law.fit.exponent_interval)}"
+    text += "" if law.predicted is None else f", theory {exponent(law.predicted)}"
     return Cell(text, value=law.fit.exponent, tone=GROWTH_TONES.get(law.word, "unsure"), note=law.reason)
 
 
@@ -129,5 +124,5 @@ def _reading(run: Run) -> tuple[str, ...]:
         "Outputs: the worst error against float64 over every n, in units of torch's own rounding in the same "
         f"precision; up to {number(PARITY_LIMIT, 1)} is right.",
         *(speed if BASE in tried(run) else ()),
-        "Exponent: the slope of time, and of FLOPs, over n on logarithmic axes. Brackets are 95 % intervals.",
+        "Exponent: the slope of time, and of theory, over n on logarithmic axes. Brackets are 95 % intervals.",
     )

@@ -75,7 +75,10 @@ class FakeWorker:
             self.open_workers.remove(self)
 
     def _prepare(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        failure = self.exports.get(f"{op} {Path(arguments['folder']).name}")
+        name = Path(arguments["folder"]).name
+        failure = self.exports.get(f"{op} {name}")
+        if op == "truth":
+            failure = failure or self.exports.get(f"{op} {name} {arguments['sizes']['source']}")
         if failure is not None:
             if isinstance(failure, WorkerDied):
                 self.close()

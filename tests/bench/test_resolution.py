@@ -52,28 +52,34 @@ def recorded(rng: np.random.Generator) -> Callable[[], tuple[float, float]]:
     return pair
 
 
+class FakeRound:
+    """Answers blocks in the order in which they are asked for, a pair a round, on a clock of its own."""
+
+    def __init__(self, draw: Callable[[], tuple[float, float]], slowed: float) -> None:
+        self.draw = draw
+        self.slowed = slowed
+        self.now_s = 0.0
+        self.pending: dict[str, float] = {}
+
+    def ask(self, name: str, trial: Trial, op: str, *, seconds: float) -> dict[str, Any]:
+        if name not in self.pending:
+            first, second = self.draw()
+            self.pending = {"base": first, "other": second * self.slowed}
+        self.now_s += seconds
+        return {"ns": [int(CALL_NS * self.pending.pop(name))] * 5}
+
+
 def words(monkeypatch: pytest.MonkeyPatch, noise: Noise, slowed: float, runs: int) -> list[str]:
-    now = [0.0]
-    monkeypatch.setattr(measure.time, "monotonic", lambda: now[0])
     found = []
     for seed in range(runs):
-        rng = np.random.default_rng(seed)
-        draw = noise(rng)
-        pending: dict[str, float] = {}
-
-        def ask(name: str, trial: Trial, op: str, *, seconds: float) -> dict[str, Any]:
-            if name not in pending:
-                pending["base"], pending["other"] = draw()  # noqa: B023
-            ns = CALL_NS * pending.pop(name) * (slowed if name == "other" else 1.0)  # noqa: B023
-            now[0] += seconds
-            return {"ns": [int(ns)] * 5}
-
+        fake = FakeRound(noise(np.random.default_rng(seed)), slowed)
+        monkeypatch.setattr(measure.time, "monotonic", lambda fake=fake: fake.now_s)
         bench = Bench(Path("model"), ("base", "other"), 1, Path("logs"))
-        monkeypatch.setattr(bench, "_ask", ask)
+        monkeypatch.setattr(bench, "_ask", fake.ask)
         trials = {name: Trial() for name in ("base", "other")}
         bench._time(trials, MOST_S)
-        medians = {name: [np.median(block) for block in trial.blocks] for name, trial in trials.items()}
-        found.append(compare(medians["base"], medians["other"]).word)
+        base, other = ([float(np.median(block)) for block in trials[name].blocks] for name in ("base", "other"))
+        found.append(compare(base, other).word)
     return found
 
 

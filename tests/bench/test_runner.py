@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isorun.bench import measure
+from isorun.bench import measure, yardsticks
 from isorun.bench.records import Run, read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import Suite, load
@@ -96,6 +96,27 @@ def test_a_failed_export_is_a_reason_for_its_cases_alone(tmp_path: Path) -> None
     run = _run(tmp_path / "run")
     assert {m.reason for m in run.measurements if m.case.phase == "forward"} == {"export failed: killed by SIGKILL"}
     assert {m.status for m in run.measurements if m.case.phase == "step"} == {"ok"}
+
+
+@pytest.mark.parametrize("failure", [refused("out of memory"), died("killed by SIGKILL")], ids=["refused", "died"])
+def test_a_length_without_truth_is_a_reason_and_the_others_are_measured(tmp_path: Path, failure: Exception) -> None:
+    FakeWorker.exports = {"truth gpt2@small-forward 32": failure}
+    run = _run(tmp_path / "run")
+    assert _statuses(run, "torch") == {**dict.fromkeys(ALL, "ok"), ("forward", 32): "failed"}
+    assert {m.reason for m in run.measurements if m.case.seq == 32} == {f"no truth to compare with: {failure}"}
+
+
+def test_what_the_graph_costs_stands_in_the_records(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run")
+    rates = yardsticks.rates(run.header["environment"])
+    for m in run.measurements:
+        assert (m.graph_flops, m.graph_bytes) == (10**6 * m.case.length, 10**5)
+        assert m.memory == {
+            "weights": 5000, "predicted_weights": 4096, "predicted_cache": 16, "predicted_activations": 64
+        }  # fmt: skip
+        flops, moved = rates[m.case.runtime]
+        assert m.expected_ns == pytest.approx(10**6 * m.case.length / flops + 10**5 / moved)
+        assert m.work == m.expected_ns
 
 
 def test_an_arbiter_that_fails_is_a_verdict_and_the_cases_are_measured(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """How much faster the graphs of `--for ort-cpu` are: the rows of docs/fast.md.
 
-    python tests/benchmarks/fast.py FOLDER [prefill-2048 prefill-8192 window decode bert-128 bert-512 int8 zoo …]
+    python tests/benchmarks/fast.py FOLDER [prefill-2048 prefill-8192 window decode bert-128 bert-512 int8 zoo proofs …]
 
-exports into FOLDER what is not there yet, and prints a Markdown row for each name (all but `zoo` by default): the ratio
-of interleaved blocks with its 95 % interval, one thread, float32 unless said. The machine should do nothing else.
+exports into FOLDER what is not there yet, and prints a Markdown row for each name (all but the last two by default):
+the ratio of interleaved blocks with its 95 % interval, one thread, float32 unless said. The machine should do nothing
+else.
 """
 
 from __future__ import annotations
@@ -65,11 +66,18 @@ class Exports:
         self._root = root
 
     def __call__(
-        self, name: str, phase: str = "forward", *, opset: int = 23, target: str = "portable", dtype: str = "fp32"
+        self,
+        name: str,
+        phase: str = "forward",
+        *,
+        opset: int = 23,
+        target: str = "portable",
+        dtype: str = "fp32",
+        size: str = "small",
     ) -> Path:
-        folder = self._root / "-".join((name.replace(":", "."), phase, str(opset), target, dtype))
+        folder = self._root / "-".join((name.replace(":", "."), phase, size, str(opset), target, dtype))
         if not folder.exists():
-            source = Source("module", name) if ":" in name else Source("preset", name, "small")
+            source = Source("module", name) if ":" in name else Source("preset", name, size)
             export(source, phase, folder, opset=opset, target=target, dtype=dtype, prove=prover(source))
         return folder
 
@@ -179,6 +187,20 @@ def zoo(exports: Exports) -> None:
         print(f"| geometric mean of {len(values)}, n={n} | {statistics.geometric_mean(values):.2f}× | | |")
 
 
+def proofs(exports: Exports) -> None:
+    """What each pass says of every graph of the zoo, at `tiny`: how often it was applied, and that it is proved."""
+    for name, preset in PRESETS.items():
+        for phase in phases(preset):
+            try:
+                artifact = ExportedModel.open(exports(name, phase, target="ort-cpu", size="tiny"))
+            except ExportError as error:
+                print(f"| {name} {phase} | {error} |", flush=True)
+                continue
+            said = [note for note in artifact.notes if note.split(":")[0] in PASSES]
+            print(f"| {name} {phase} | {'; '.join(said)} |", flush=True)
+
+
+PASSES = ("rotary", "causal", "bidirectional", "layout")
 ROWS: dict[str, Callable[[Exports], None]] = {
     "prefill-2048": prefill(2048),
     "prefill-8192": prefill(8192),
@@ -188,12 +210,13 @@ ROWS: dict[str, Callable[[Exports], None]] = {
     "bert-512": bert(512),
     "int8": int8,
     "zoo": zoo,
+    "proofs": proofs,
 }
 
 
 def main() -> None:
     exports = Exports(Path(sys.argv[1]))
-    for name in sys.argv[2:] or [name for name in ROWS if name != "zoo"]:
+    for name in sys.argv[2:] or [name for name in ROWS if name not in ("zoo", "proofs")]:
         ROWS[name](exports)
 
 

@@ -24,12 +24,10 @@ DYNAMIC = {"rope_type": "dynamic", "rope_theta": 500.0, "factor": 2.0}
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", {**LLAMA, "num_hidden_layers": 2}),
     "mistral": ("MistralForCausalLM", "MistralConfig", {**LLAMA, "num_hidden_layers": 1, "sliding_window": 5}),
-    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {**LLAMA, "num_hidden_layers": 1}),
     "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", {**LLAMA, **GEMMA, "num_hidden_layers": 2, "sliding_window": 5}),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {**GPT2, "bos_token_id": 0, "eos_token_id": 0}),
     "bloom": ("BloomForCausalLM", "BloomConfig", {"hidden_size": 48, "n_layer": 1, "n_head": 6, "vocab_size": VOCAB}),
     "bert": ("BertModel", "BertConfig", {**TABLE, "num_hidden_layers": 1}),
-    "classifier": ("BertForSequenceClassification", "BertConfig", {**TABLE, "num_hidden_layers": 1, "num_labels": 3}),
     "roformer": ("RoFormerModel", "RoFormerConfig", {**TABLE, "num_hidden_layers": 1}),
     "t5": ("T5ForConditionalGeneration", "T5Config", {**T5, "decoder_start_token_id": 0}),
     # No positions among its inputs, so the tables of its rotation have one row for all.

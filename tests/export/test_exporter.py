@@ -12,7 +12,7 @@ import pytest
 
 from isorun.bench.truth import distance, outputs64
 from isorun.export.artifact import ArtifactError, ExportedModel
-from isorun.export.exporter import ExportError, export
+from isorun.export.exporter import export
 from isorun.export.source import Source
 from isorun.models.config import ConfigError
 from isorun.models.phases import signature
@@ -69,7 +69,8 @@ def test_manifest_describes_the_files_that_are_there(exported: Exported) -> None
     artifact = exported("gpt2", "forward")
     assert dataclasses.replace(ExportedModel.open(artifact.folder), folder=artifact.folder) == artifact
     content = json.loads((artifact.folder / "artifact.json").read_text())
-    assert content["source"] == {"kind": "preset", "name": "gpt2", "size": "tiny", "seed": 0}
+    expected = {"kind": "preset", "name": "gpt2", "size": "tiny", "seed": 0, "last_logits": False}
+    assert content["source"] == expected
     assert set(content["files"]) == {"model.onnx"}
     graph = onnx.load(artifact.model_path).graph
     assert sum(content["ops"].values()) == len(graph.node)
@@ -85,7 +86,7 @@ def test_the_seed_decides_the_weights(exported: Exported, tmp_path: Path) -> Non
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("mine")
-    with pytest.raises(ExportError, match="not empty"):
+    with pytest.raises(ArtifactError, match="not empty"):
         export(Source("preset", "lstm", "tiny"), "forward", tmp_path)
     assert (tmp_path / "note.txt").read_text() == "mine"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,14 @@ def exported_folder(folder: Folder, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("a connection was tried")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    yield
 
 
-@pytest.mark.parametrize("name", ["llama", "mistral", "qwen2", "gpt2", "bloom", "gemma2"])
+@pytest.mark.parametrize("name", ["llama", "mistral", "gpt2", "bloom", "gemma2"])
 def test_cached_decoding_is_their_pass_over_all_tokens(name: str, folder: Folder, exported_folder: Exported) -> None:
     """A prefill and a step on the graph, at batch 1, 2 and 3, rows padded on the left, to beyond two windows."""
     artifact = exported_folder(name, "step")
@@ -85,7 +84,7 @@ def _decoded(artifact: ExportedModel, graph: Float64Graph, given: dict[str, Any]
     return graph.run({**later, **cache})["logits"]
 
 
-@pytest.mark.parametrize("name", ["bert", "classifier", "roformer"])
+@pytest.mark.parametrize("name", ["bert", "roformer"])
 def test_encoders_and_classifiers(name: str, folder: Folder, exported_folder: Exported) -> None:
     graph, hf = Float64Graph(exported_folder(name, "forward").model_path), theirs(name, folder(name))
     for lengths in ([1], [9, 5], [33, 20, 1]):

@@ -22,7 +22,7 @@ MS = 1e6
 
 
 def run_of(laws: dict[str, Law], lengths: tuple[int, ...], *, noise: float = 0.002, phase: str = "forward") -> Run:
-    """One model, timed by a law for each runtime in nanoseconds; operations grow as the first law does."""
+    """One model, timed by a law for each runtime in nanoseconds; work grows as the first law does."""
     rng = np.random.default_rng(1)
     first = next(iter(laws.values()))
     base = next(m for m in fake_run().measurements if m.status == "ok")
@@ -48,7 +48,7 @@ def test_faithful_or_not_with_the_reason() -> None:
     assert line(run, FAITHFUL, "graph").head == "yes"
     wrong = line(run, FAITHFUL, "graph", "mistral-7b")
     assert (wrong.head, wrong.tone) == ("no", "bad")
-    assert WINDOW in wrong.detail
+    assert wrong.detail == f"forward: 0.0041 from the source in float64, limit 1e-9; {WINDOW}"
     outputs = line(run, FAITHFUL, "outputs")
     assert outputs.head == "wrong on ort-cpu"  # at one n of the decode step
     assert outputs.detail.startswith("at most 3,100 times")
@@ -99,12 +99,12 @@ def test_a_runtime_alone_wins_nothing() -> None:
 def test_growth_in_words(law: Law, word: str) -> None:
     found = line(run_of({"torch": law}, (64, 128, 256, 512)), GROWTH)
     assert found.head == word
-    assert found.tone == "good"  # operations follow the same law
+    assert found.tone == "good"  # theory follows the same law
     slope = np.log2(law(512) / law(256))
     assert figures(found.detail)[2] == pytest.approx(slope, abs=0.02)  # "from 256 to 512 n^…"
 
 
-def test_time_that_grows_unlike_its_operations_is_marked() -> None:
+def test_time_that_grows_unlike_theory_is_marked() -> None:
     run = run_of({"torch": lambda n: MS * n, "ort-cpu": lambda n: 1e3 * n * n}, (64, 128, 256, 512))
     found = line(run, GROWTH)  # the fastest at 512 is ort-cpu: 262 ms against 512 ms
     assert (found.head, found.tone) == ("more than linearly", "bad")
@@ -161,3 +161,16 @@ def test_times_under_other_conditions_are_not_compared() -> None:
         tables(made, "contract")["Not compared"].rows
     )
     assert verdicts(made)["gpt2", "forward"]["ort-cpu: speed over torch"].text == "–"
+
+
+def test_each_precision_is_held_to_its_own_limit() -> None:
+    run = fake_run()
+    cases = tuple(m for m in run.measurements if m.case.model == "gpt2" and m.case.phase == "forward")
+    verdict = next(v for v in run.verdicts if (v.model, v.phase) == ("gpt2", "forward"))
+    drifted = replace(verdict, dtype="int4", check="drift", distance=0.12, limit=1.0)
+    both = (*cases, *(replace(m, case=replace(m.case, dtype="int4")) for m in cases))
+    made = replace(run, measurements=both, verdicts=(verdict, drifted))
+    found = answers(document(made), "gpt2")
+    assert "within 2.4e-13 of the source" in found[FAITHFUL, "graph, fp32"].detail
+    assert "within 0.12 of the source in float64, limit 1" in found[FAITHFUL, "graph, int4"].detail
+    assert {label for question, label in found if question == FASTEST} == {"forward, fp32", "forward, int4"}

@@ -98,7 +98,7 @@ def test_the_fitted_law_is_the_planted_one(made: Document) -> None:
     table = tables(made, "scaling")["The fitted law of each line"]
     (row,) = (row for row in records(table) if row["model"].text == "lstm @ small" and row["runtime"].text == "torch")
     assert row["c1 (per token)"].value == pytest.approx(LAWS["lstm"].forward[1], rel=0.03)
-    assert row["of FLOPs"].value == pytest.approx(1.0, abs=1e-6)  # FLOPs of the fake are c1·n exactly
+    assert row["of theory"].value == pytest.approx(1.0, abs=1e-6)  # FLOPs of the fake are c1·n exactly
 
 
 def test_every_chart_shows_each_verified_point_and_no_other(run: Run, made: Document) -> None:
@@ -138,10 +138,10 @@ def test_reports_need_neither_torch_nor_a_runtime() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_flops_curve_is_the_work_scaled_to_the_last_point(made: Document) -> None:
+def test_the_curve_of_theory_is_the_work_scaled_to_the_last_point(made: Document) -> None:
     spec = charts(made, "scaling")["lstm @ small, forward"]
     points = {point["x"]: point["y"] for point in dots(spec, -1) if point["series"] == "torch"}
-    curve = {node["x"]: node["y"] for node in dots(spec, 0) if (node["series"], node["curve"]) == ("torch", "FLOPs")}
+    curve = {node["x"]: node["y"] for node in dots(spec, 0) if (node["series"], node["curve"]) == ("torch", "theory")}
     assert curve == {
         n: pytest.approx(points[1024] * n / 1024, rel=1e-3) for n in (64, 128, 256, 512, 1024)
     }  # FLOPs are c1·n

@@ -186,8 +186,9 @@ def test_torch_on_cuda_waits_for_the_device_and_states_tf32(
     assert torch.backends.cudnn.allow_tf32 is False
     assert torch.get_float32_matmul_precision() == "highest"
     session = TorchSession(module, "cuda", "fp32", 1)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 4096)
     facts = session.placement().facts
-    assert facts == {"device": "cuda", "tf32": "off"}
+    assert facts == {"device": "cuda", "tf32": "off", "device bytes at the peak": "4096"}
     session._call = lambda *tensors: tensors
     session.run([torch.ones(1)])
     assert waited == [1]

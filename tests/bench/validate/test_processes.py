@@ -77,6 +77,28 @@ def test_a_hang_ends_after_the_limit(opened: Any) -> None:
     assert not given._workers
 
 
+def test_of_a_large_model_one_process_at_a_time_holds_the_weights(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGE", -1)
+    monkeypatch.setattr(module, "TIMEOUT_S", 30.0)
+    given = opened(linear())
+    given.ahead(["reference", "ort-cpu", "nobody"], [X])
+    assert list(given._workers) in ([("ort-cpu", True)], [("nobody", True)])
+    known = given.run("reference", X)
+    assert ("reference", True) not in given._workers, "the answer was kept"
+    assert np.abs(known["y"] - given.run("ort-cpu", X)["y"]).max() < 1e-5
+    given.run("reference", X, again=True)
+    assert list(given._workers) == [("reference", True)]
+    with pytest.raises(WorkerError, match="nobody"):
+        given.run("nobody", X)
+
+
+def test_the_walk_in_a_process_of_its_own(tmp_path: Path) -> None:
+    source = Source("file", str(save(linear(seed=1), tmp_path, "source.onnx")))
+    with Evaluators(save(linear(), tmp_path), "fp32", source, "forward") as given:
+        (step,) = given.walk(X, 18)
+    assert (step.value, step.op, step.differs, step.weights) == ("y", "MatMul", True, ("w",))
+
+
 def test_hunger_for_memory_is_an_error_of_that_process(opened: Any) -> None:
     shape = ("float32", ["n", "m"])
     constants = {"s": np.array([2**20, 2**20])}

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import typer
 
+from isorun.bench.validate import run
 from isorun.bench.validate.finding import Finding, report
+from isorun.commands.validate import validate as command
 from isorun.export.artifact import ExportedModel
 from isorun.export.source import Source
 
@@ -106,7 +109,7 @@ def test_an_artifact_is_held_to_its_source_on_given_inputs_too(judge: Judge, exp
     assert statuses(found, "semantics") == ["fail", "fail"]
 
 
-@pytest.mark.parametrize("reference", ["gpt9", "gpt2@huge", "absent.onnx"])
+@pytest.mark.parametrize("reference", ["gpt9", "gpt2@huge", "absent.onnx", "hf:nowhere"])
 def test_references_that_are_not_there(judge: Judge, reference: str) -> None:
     found = judge(linear(), reference=reference)
     assert found.verdict == "error"
@@ -119,3 +122,17 @@ def test_another_file_as_the_reference(judge: Judge, tmp_path: Path) -> None:
     assert judge(linear(), reference=str(other)).verdict == "fail"
     assert judge(linear(), {"x": X}, reference=str(same)).verdict == "pass"
     assert judge(linear(), {"x": X}, reference=str(other)).verdict == "fail"
+
+
+def test_the_page_is_written_and_the_exit_status_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = report("<b>.onnx", [Finding(check="semantics", status="fail", says="another function")])
+    monkeypatch.setattr(run, "validate", lambda *_, **__: failed)
+    with pytest.raises(typer.Exit) as left:
+        command(Path("<b>.onnx"), html=tmp_path / "page.html")
+    assert left.value.exit_code == 1
+    text = (tmp_path / "page.html").read_text()
+    assert "another function" in text
+    assert "<b>.onnx" not in text
+    with pytest.raises(SystemExit) as refused:
+        command(Path("m.onnx"), html=tmp_path / "absent" / "page.html")
+    assert refused.value.code == 2

@@ -83,6 +83,20 @@ def test_a_missing_output_of_the_source(tmp_path: Path) -> None:
     assert "z: missing" in says(check(linear(), tmp_path, source))
 
 
+@pytest.mark.parametrize(("stored", "status"), [(np.sqrt(0.5), "note"), (np.sqrt(0.5) * (1 + 1e-6), "fail")])
+def test_a_constant_rounded_to_float32_is_no_other_function(tmp_path: Path, stored: float, status: str) -> None:
+    graph = model(
+        [node("Mul", "x c", "y")], {"x": ("float32", FREE)}, {"y": ("float32", FREE)}, {"c": np.float32(stored)}
+    )
+    nodes = [node("Sqrt", "half", "c"), node("Mul", "x c", "y")]
+    source = model(nodes, {"x": ("float32", FREE)}, {"y": ("float32", FREE)}, {"half": np.float32(0.5)})
+    findings = check(graph, tmp_path, source)
+    assert status in statuses(findings)
+    assert ("fail" in statuses(findings)) == (status == "fail")
+    if status == "note":
+        assert "constants rounded to float32" in says(findings, "note")
+
+
 class Failing(Local):
     """A runtime that refuses the model, or dies of it, beside the arbiter."""
 

@@ -57,10 +57,8 @@ def test_the_first_value_that_differs_is_that_of_the_changed_node() -> None:
     assert first is not None
     assert (first.value, first.op) == ("c", "Erf")
     assert [step.value for step in steps if step.differs] == ["c"], "what follows goes on from the graph's own value"
-    x = FEEDS["x"]
     assert steps[-1].error > 0.01
     assert steps[-1].local == 0
-    assert x.shape == (5, 8)
 
 
 def test_a_constant_that_differs_is_named() -> None:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 import pytest
-from onnx import parser, shape_inference
+from onnx import parser
 
 from isorun.bench.proof import Proof
 from isorun.export import passes
-from isorun.export.artifact import ExportedModel
-from isorun.export.passes import gqa, layout, masks, rotary
+from isorun.export.passes import gqa, grouped
 from isorun.runtimes.reference import Float64Graph
 
-Exported = Callable[[str, str], ExportedModel]
-Fast = Callable[[str, str], tuple[ir.Model, list[str]]]
+from .conftest import Exported, Fast
 
 # Which operators are in the graph afterwards, counted with those of all branches: ten kernels a layer in branches of an
-# If (whole, with bias, and 8 chunks), and nothing left of what they replace.
+# If (whole, with bias, and 8 chunks), one more with an Attention for one token, and nothing left of what they replace.
 KINDS = {
     ("llama3-8b", "forward"): {"GroupQueryAttention": 2 * 10, "RotaryEmbedding": 4, "Attention": 0},
-    ("llama3-8b", "step"): {"GroupQueryAttention": 2 * 10, "RotaryEmbedding": 4, "Attention": 0},
+    ("llama3-8b", "step"): {"GroupQueryAttention": 2 * 11, "RotaryEmbedding": 4, "Attention": 2},
     ("gpt2", "step"): {"GroupQueryAttention": 2 * 10, "Attention": 0},
     ("bert-base", "forward"): {"MultiHeadAttention": 2, "Attention": 0},
     ("transformer-base", "forward"): {"MultiHeadAttention": 4, "GroupQueryAttention": 2 * 10, "Attention": 0},
@@ -33,18 +28,6 @@ KINDS = {
     ("mistral-7b", "step"): {"Attention": 2, "RotaryEmbedding": 4, "GroupQueryAttention": 0},
     ("lstm", "forward"): {"Attention": 0, "GroupQueryAttention": 0},
 }
-
-
-@pytest.fixture(scope="session")
-def fast(exported: Exported) -> Fast:
-    """`fast(preset, phase)`: the graph for ONNX Runtime's CPU, and the notes, without a proof."""
-
-    @cache
-    def get(name: str, phase: str) -> tuple[ir.Model, list[str]]:
-        model = ir.load(exported(name, phase).model_path)
-        return model, passes.apply(model, "ort-cpu")
-
-    return get
 
 
 @pytest.mark.parametrize(("name", "phase"), KINDS)
@@ -78,6 +61,23 @@ def test_a_long_prompt_goes_through_in_chunks(exported: Exported, fast: Fast) ->
     assert proof(ir.load(artifact.model_path), fast("llama3-8b", "step")[0]) is None
     longest = max(feeds["input_ids"].shape[1] for _, feeds, _ in proof._truth)
     assert longest > gqa.LONG
+
+
+@pytest.mark.parametrize("past", [6, 7, 8])
+def test_one_token_after_a_short_and_a_long_past(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, past: int
+) -> None:
+    """Where the keys no longer fit, the kernel has the queries as well; at both sides of it the step is the same."""
+    artifact = exported("llama3-8b", "step")
+    feeds = artifact.signature().feeds({"batch": 2, "sequence": 1, "past": past})
+    width = feeds["past_key_values.0.key"][0, :, 0].size
+    monkeypatch.setattr(grouped, "FITS", 8 * width)  # 7 past tokens and a new one
+    model = ir.load(artifact.model_path)
+    passes.apply(model, "ort-cpu")
+    truth = Float64Graph(artifact.model_path).run(feeds)
+    found = Float64Graph(ir.to_proto(model)).run(feeds)
+    for name, array in truth.items():
+        np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-12, err_msg=name)
 
 
 def test_only_whole_layers_share_their_cache(fast: Fast) -> None:
@@ -121,141 +121,9 @@ def test_an_old_onnx_runtime_gets_the_portable_graph(exported: Exported, monkeyp
     assert not _uses_kernels(model)
 
 
-# Masks
-
-MASK = """
-<ir_version: 10, opset_import: ["" : 23]>
-graph (int64[B, t] attention_mask) => (bool[B, 1, t, t] mask)
-<int64[2] heads = {1, 2}, int64[1] one = {1}, int64 zero = {0}, int64 unit = {1}, int64 bound = {BOUND}>
-{
-  wide = Unsqueeze (attention_mask, heads)
-  bools = Cast <to = 9> (wide)
-  total = Shape <start = 1, end = 2> (attention_mask)
-  target = Concat <axis = 0> (one, one, total, one)
-  real = Expand (bools, target)
-  count = Squeeze (total)
-  keys = Range (zero, count, unit)
-  queries = Unsqueeze (keys, one)
-  gap = Sub (queries, keys)
-  before = COMPARE (gap, bound)
-  bounded = And (real, before)
-  self = Equal (gap, zero)
-  mask = LAST
-}
-"""
-
-
-def read(compare: str = "GreaterOrEqual", bound: int = 0, last: str = "Or (bounded, self)") -> masks.Mask | None:
-    text = MASK.replace("COMPARE", compare).replace("BOUND", str(bound)).replace("LAST", last)
-    model = ir.from_proto(shape_inference.infer_shapes(parser.parse_model(text)))
-    return masks.read(model.graph.outputs[0])
-
-
-@pytest.mark.parametrize("last", ["Or (bounded, self)", "Or (self, bounded)", "And (before, real)"])
-def test_a_causal_mask_is_read(last: str) -> None:
-    found = read(last=last)
-    assert found is not None
-    assert (found.kind, found.padding.name) == ("causal", "attention_mask")
-
-
-def test_a_mask_of_real_keys_is_read() -> None:
-    found = read(last="Expand (bools, target)")
-    assert found is not None
-    assert found.kind == "real"
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"bound": 1},
-        {"bound": -1},
-        {"compare": "Greater"},
-        {"compare": "LessOrEqual"},
-        {"last": "Or (before, self)"},
-        {"last": "Or (bounded, before)"},
-        {"last": "Xor (bounded, self)"},
-        {"last": "And (bounded, self)"},
-    ],
-)
-def test_other_masks_are_not_taken_for_causal(wrong: dict[str, str | int]) -> None:
-    assert read(**wrong) is None  # type: ignore[arg-type]
-
-
-# Conditions of the smaller passes
-
-
-def graph(body: str, inputs: str, outputs: str, constants: str = "") -> ir.Graph:
-    text = f'<ir_version: 10, opset_import: ["" : 23]> graph ({inputs}) => ({outputs}) <{constants}> {{ {body} }}'
-    return ir.from_proto(shape_inference.infer_shapes(parser.parse_model(text))).graph
-
-
-ROTATION = """
-a, b = Split <axis = 3, num_outputs = 2> (x)
-ac = Mul (a, cos)  bs = Mul (b, sin)  left = Sub (ac, bs)
-bc = Mul (b, cos)  as = Mul (a, sin)  right = Add (bc, as)
-y = Concat <axis = -1> (left, right)
-"""
-TABLES = "float[B, 4, n, 8] x, float[{0}, 1, n, 4] c, float[{0}, 1, n, 4] s"
-NAMED = "cos = Identity (c)  sin = Identity (s) "
-
-
-@pytest.mark.parametrize(
-    ("body", "batch", "applied"),
-    [
-        (ROTATION, "B", True),
-        (ROTATION, "1", False),  # ONNX Runtime refuses tables of batch 1 for more rows
-        (ROTATION.replace("Sub (ac, bs)", "Sub (bs, ac)"), "B", False),
-        (ROTATION.replace("bc = Mul (b, cos)", "bc = Mul (a, cos)"), "B", False),
-        (ROTATION.replace("(left, right)", "(right, left)"), "B", False),
-    ],
-)
-def test_rotations_by_halves_alone_become_rotary_embedding(body: str, batch: str, applied: bool) -> None:
-    found = graph(NAMED + body, TABLES.format(batch), "float[B, 4, n, 8] y")
-    assert rotary.apply(found).startswith("applied to 1") == applied
-    assert any(node.op_type == "RotaryEmbedding" for node in found) == applied
-
-
-ROUND_TRIP = """
-split = Reshape (x, heads)
-first = Transpose <perm = [0, 2, 1, 3]> (split)
-second = Transpose <perm = [0, 2, 1, 3]> (first)
-y = Reshape (second, flat)
-z = Relu (y)
-"""
-
-
-@pytest.mark.parametrize(
-    ("flat", "perm", "applied"),
-    [("0, 0, 32", "0, 2, 1, 3", True), ("0, 0, 32", "0, 1, 2, 3", False), ("0, 8, 16", "0, 2, 1, 3", False)],
-)
-def test_layouts_cancel_only_where_nothing_changes(flat: str, perm: str, applied: bool) -> None:
-    body = ROUND_TRIP.replace("second = Transpose <perm = [0, 2, 1, 3]>", f"second = Transpose <perm = [{perm}]>")
-    constants = f"int64[4] heads = {{0, 0, 4, 8}}, int64[3] flat = {{{flat}}}"
-    found = graph(body, "float[2, 4, 32] x", "float[p, q, r] z", constants)
-    assert layout.apply(found).startswith("applied to 1") == applied
-
-
 def test_without_attention_every_pass_says_why() -> None:
-    model = ir.Model(graph("y = Relu (x)", "float[2] x", "float[2] y"), ir_version=10)
+    text = '<ir_version: 10, opset_import: ["" : 23]> graph (float[2] x) => (float[2] y) { y = Relu (x) }'
+    model = ir.from_proto(parser.parse_model(text))
     notes = passes.apply(model, "ort-cpu")
     assert all("not applied: " in note for note in notes)
     assert np.all([note.count(":") == 2 for note in notes])
-
-
-def test_a_shared_cache_gives_the_outputs_of_a_separate_one(exported: Exported, fast: Fast, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from isorun.runtimes import all_runtimes
-
-    model, _ = fast("llama3-8b", "step")
-    ir.save(model, tmp_path / "model.onnx")
-    artifact = replace(exported("llama3-8b", "step"), folder=tmp_path)
-    feeds = artifact.signature().feeds({"batch": 3, "sequence": 2, "past": 5}, padding="left")
-    runtime = all_runtimes()["ort-cpu"]
-    apart, shared = (runtime.prepare(one, 1) for one in (artifact, replace(artifact, aliases=passes.aliases(model))))
-    wanted = apart.fetch(apart.run(apart.stage(feeds)))
-    staged = shared.stage(feeds)
-    shared.run(staged)
-    found = shared.fetch(shared.run(staged))  # a second step from the same past writes the same
-    for name, array in wanted.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)

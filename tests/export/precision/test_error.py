@@ -9,7 +9,9 @@ import onnxruntime
 import pytest
 import torch
 
-from isorun.export.artifact import ArtifactError, ExportedModel
+from isorun.commands.options import Dtype
+from isorun.export.adoption import adopt_file
+from isorun.export.artifact import DTYPES, ArtifactError, ExportedModel
 from isorun.export.finish import derive
 from isorun.export.precision import error
 from isorun.export.precision.evaluate import Unevaluable, evaluate
@@ -43,6 +45,13 @@ def test_the_manifest_holds_what_can_be_measured_by_hand(exported: Exported, tmp
     assert set(eight.errors) == {spec.name for spec in eight.signature().outputs}
 
 
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "int8", "int8-weights", "int4"])
+def test_the_same_conversion_gives_the_same_bytes(exported: Exported, tmp_path: Path, dtype: str) -> None:
+    one, other = (derive(exported("gpt2", "step"), dtype, tmp_path / name) for name in "ab")
+    assert one.files == other.files
+    assert one.errors == other.errors
+
+
 def test_float32_itself_has_an_error_in_its_manifest(exported: Exported) -> None:
     assert all(1e-8 < value < 1e-6 for value in exported("llama3-8b", "step").errors.values())
 
@@ -60,6 +69,18 @@ def test_precisions_are_derived_from_float32_alone(exported: Exported, tmp_path:
     half = derive(exported("gpt2", "step"), "fp16", tmp_path / "fp16")
     with pytest.raises(ArtifactError, match="is fp16, and precisions are derived from fp32"):
         derive(half, "int8", tmp_path / "int8")
+
+
+def test_the_command_offers_what_the_manifest_knows() -> None:
+    assert tuple(Dtype) == DTYPES
+
+
+def test_a_file_without_a_source_is_held_to_itself(exported: Exported, tmp_path: Path) -> None:
+    single = exported("gpt2", "step")
+    adopted = adopt_file(single.model_path, tmp_path / "adopted")
+    known = derive(single, "int8", tmp_path / "known").errors
+    for name, found in derive(adopted, "int8", tmp_path / "int8").errors.items():
+        assert 0.2 * known[name] < found < 5 * known[name]  # on other inputs
 
 
 def test_a_graph_that_nothing_can_run_says_so(tmp_path: Path) -> None:

@@ -37,20 +37,20 @@ def test_a_run_against_itself_is_the_same() -> None:
 
 @pytest.mark.parametrize("noise", [Noise(), Noise(between=0.03), Noise(within=0.1, between=0.05, blocks=(5, 5))])
 def test_two_runs_of_the_same_code_are_rarely_called_different(noise: Noise) -> None:
-    pairs = [compare([run(2 * seed, noise=noise), run(2 * seed + 1, noise=noise)]) for seed in range(40)]
+    pairs = [compare([run(2 * seed, noise=noise), run(2 * seed + 1, noise=noise)]) for seed in range(24)]
     called = [bool({"faster", "slower"} & (words(pair) | {o.word for o in pair.overall})) for pair in pairs]
-    assert sum(called) <= 5  # of 40 with a chance of 5 %, more than 5 come in one of 70 suites
+    assert sum(called) <= 4  # of 24 with a chance of 5 %, more come in one of 160 suites
 
 
 def test_a_runtime_slowed_by_five_per_cent_is_called() -> None:
-    pairs = [compare([run(2 * seed), run(2 * seed + 1, runtime("ort-cpu", 1.05))]) for seed in range(20)]
+    pairs = [compare([run(2 * seed), run(2 * seed + 1, runtime("ort-cpu", 1.05))]) for seed in range(10)]
     for pair in pairs:
         torch, ort = pair.overall
         assert pair.regressed
         assert ort.word == "slower"
         assert ort.ratio == pytest.approx(1.05, abs=0.01)
         assert torch.word in ("same", "cannot tell")
-    assert sum(pair.overall[1].interval.low <= 1.05 <= pair.overall[1].interval.high for pair in pairs) >= 18
+    assert sum(pair.overall[1].interval.low <= 1.05 <= pair.overall[1].interval.high for pair in pairs) >= 8
 
 
 def test_a_runtime_made_faster_is_no_regression() -> None:
