@@ -46,35 +46,46 @@ def export(
         return
     if output is None:
         fail("export: the folder to make is missing: -o DIR")
+    quantisation = {"per_channel": per_channel, "block_size": block_size, "accuracy_level": accuracy_level}
     if source.kind == "file":
-        from ..export.adoption import adopt_file
-
-        if dtype is Dtype.fp32:
-            _report(adopt_file(Path(source.name), output, force=force), "adopted")
-            return
-        from ..export.finish import derive
-        from ..export.precision import Quantisation
-
-        quantisation = Quantisation(per_channel, block_size, accuracy_level)
-        with TemporaryDirectory(prefix="isorun-") as folder:
-            adopted = adopt_file(Path(source.name), Path(folder) / "adopted")
-            artifact = derive(adopted, dtype.value, output, options=quantisation, external=external_data, force=force)
-            _report(artifact, f"adopted in {dtype.value}")
+        _adopt(Path(source.name), output, dtype, quantisation, external=external_data, force=force)
         return
-    options: dict[str, Any] = {
-        "opset": opset,
-        "dtype": dtype.value,
-        "target": target.value,
-        "last_logits": last_logits,
-        "force": force,
-        "allow_specialised": allow_specialised,
-        "external": external_data,
-        "quantisation": {"per_channel": per_channel, "block_size": block_size, "accuracy_level": accuracy_level},
-    }
     from ..export.cache import export as run
 
-    artifact, there = run(source, phase, output, prove=lambda: _prover(source), keep=cache, **options)
+    artifact, there = run(
+        source,
+        phase,
+        output,
+        prove=lambda: _prover(source),
+        keep=cache,
+        opset=opset,
+        dtype=dtype.value,
+        target=target.value,
+        last_logits=last_logits,
+        force=force,
+        allow_specialised=allow_specialised,
+        external=external_data,
+        quantisation=quantisation,
+    )
     _report(artifact, "from the cache" if there else f"in {artifact.seconds:.1f} s")
+
+
+def _adopt(
+    file: Path, output: Path, dtype: Dtype, quantisation: dict[str, Any], *, external: bool, force: bool
+) -> None:
+    """An .onnx that is there already, as it is or in another precision."""
+    from ..export.adoption import adopt_file
+    from ..export.finish import derive
+    from ..export.precision import Quantisation
+
+    if dtype is Dtype.fp32:
+        _report(adopt_file(file, output, force=force), "adopted")
+        return
+    with TemporaryDirectory(prefix="isorun-") as folder:
+        adopted = adopt_file(file, Path(folder) / "adopted")
+        options = Quantisation(**quantisation)
+        artifact = derive(adopted, dtype.value, output, options=options, external=external, force=force)
+        _report(artifact, f"adopted in {dtype.value}")
 
 
 def _prover(source: Any) -> Any:
