@@ -11,10 +11,9 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import TensorProto
 
-from ..models.phases import PAST
 from .artifact import MANIFEST, ArtifactError, ExportedModel, adopt, graph_signature, sha256
+from .external import exists, external_path, external_range, is_external, tensors
 from .folder import whole
 
 
@@ -32,17 +31,15 @@ def adopt_file(file: Path, folder: Path, *, force: bool = False) -> ExportedMode
     names = sorted({file.name, *_external(file, proto)})
     if MANIFEST in names:
         raise ArtifactError(f"{file}: its weights lie in {MANIFEST}, where the manifest of an export goes")
-    signature = graph_signature(proto.graph)
-    phase = "step" if any(spec.name.startswith(PAST) for spec in signature.inputs) else "forward"
+    graph_signature(proto.graph)  # refuses what is no tensor
     with whole(folder, force=force) as part:
         for name in names:
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file.parent / name, part / name)
-        onnx.checker.check_model(part / file.name, full_check=True)
+        _check(part / file.name, str(file))
         replace(
             adopt(part / file.name, proto),
             folder=part,
-            phase=phase,
             files={name: sha256(part / name) for name in names},
             versions={"onnx": version("onnx")},
             seconds=round(time.perf_counter() - began, 3),
@@ -52,31 +49,23 @@ def adopt_file(file: Path, folder: Path, *, force: bool = False) -> ExportedMode
     return ExportedModel.open(folder)
 
 
+def _check(copy: Path, name: str) -> None:
+    try:
+        onnx.checker.check_model(copy, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ArtifactError(f"{name}: the ONNX checker refuses it: {' '.join(str(error).split())[:200]}") from None
+
+
 def _external(file: Path, proto: onnx.ModelProto) -> Iterator[str]:
     """The files that hold the weights, each inside the folder of the model and long enough."""
-    inside = file.parent.resolve()
-    for tensor in _tensors(proto.graph):
-        if tensor.data_location != TensorProto.EXTERNAL:
-            continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        location = entries.get("location", "")
-        path = (inside / location).resolve()
-        if not location or not path.is_relative_to(inside) or path == inside:
-            raise ArtifactError(f"{file}: weights of {tensor.name!r} lie in {location!r}, outside the model's folder")
-        if not path.is_file():
+    for tensor in filter(is_external, tensors(proto)):
+        path = external_path(tensor, file.parent)
+        offset, length = external_range(tensor)
+        location = str(path.relative_to(file.parent))
+        if not exists(path):
             raise ArtifactError(f"{file}: weights of {tensor.name!r} should lie in {location!r}, which is not there")
-        end = int(entries.get("offset") or 0) + int(entries.get("length") or 0)
-        if end > path.stat().st_size:
+        if (end := offset + (length or 0)) > path.stat().st_size:
             raise ArtifactError(
                 f"{file}: weights of {tensor.name!r} end at byte {end} of {location!r}, which is shorter"
             )
         yield location
-
-
-def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            for part in (attribute.g, *attribute.graphs):
-                yield from _tensors(part)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ...export.artifact import MANIFEST, ArtifactError, ExportedModel, adopt, graph_signature, opset
+from ...export.external import messages, tensors
 from ...models.signature import Signature
 from .finding import refuse
 
@@ -70,10 +70,8 @@ class Candidate:
 
     @cached_property
     def tensors(self) -> tuple[onnx.TensorProto, ...]:
-        """Every tensor that the file stores: initializers, dense and sparse, and attributes, wherever they are."""
-        import onnx
-
-        return tuple(message for message in messages(self.proto) if isinstance(message, onnx.TensorProto))
+        """Every tensor that the file stores, wherever it is."""
+        return tuple(tensors(self.proto))
 
 
 def open_candidate(path: Path) -> Candidate:
@@ -91,17 +89,6 @@ def open_candidate(path: Path) -> Candidate:
     except ArtifactError as error:
         raise refuse(CHECK, f"{file}: {error}") from None
     return candidate
-
-
-def messages(root: Message) -> Iterator[Message]:
-    """A protobuf message and all that it holds; an explicit stack, since a hostile file may nest deeply."""
-    stack = [root]
-    while stack:
-        current = stack.pop()
-        yield current
-        for field, value in current.ListFields():
-            if field.type == field.TYPE_MESSAGE:
-                stack.extend(value if field.is_repeated else [value])
 
 
 def table_rows(graph: onnx.GraphProto, name: str) -> int | None:

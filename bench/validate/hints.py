@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...export.external import is_external, messages
 from ...export.source import Source
 from ...models.signature import Array
 from ..client import WorkerError
 from . import rulers, semantics
-from .candidate import Candidate, messages
+from .candidate import Candidate
 from .evaluators import Evaluators
 from .finding import Finding
-from .integrity import is_external
 
 if TYPE_CHECKING:
     import onnx

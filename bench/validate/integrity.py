@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from math import prod
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...export.artifact import ArtifactError
+from ...export.external import exists, external_path, external_range, is_external
 from .candidate import Candidate
 from .finding import Finding, refuse
 
@@ -36,11 +37,6 @@ def check(candidate: Candidate) -> list[Finding]:
     return [Finding(check=CHECK, status="pass", says=f"all weights are there: {where}")]
 
 
-def is_external(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor's elements lie in another file."""
-    return tensor.data_location == tensor.EXTERNAL or bool(tensor.external_data)
-
-
 def stored_bytes(tensor: onnx.TensorProto) -> int:
     """The bytes that the elements of a tensor take by its type and shape.
 
@@ -59,62 +55,22 @@ def stored_bytes(tensor: onnx.TensorProto) -> int:
     return -(-prod(int(dim) for dim in tensor.dims) * BITS.get(name, 8 * itemsize) // 8)
 
 
-def external_path(tensor: onnx.TensorProto, folder: Path) -> Path:
-    """Where the elements of a tensor lie.
-
-    Raises:
-        Refusal: outside the model's folder. Links count as where they lead, except inside the cache of one repository,
-            whose snapshots link to its blobs.
-    """
-    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-    given = PurePosixPath(location), PureWindowsPath(location)
-    if not location or any(path.is_absolute() or path.drive or ".." in path.parts for path in given):
-        raise refuse(CHECK, f"tensor {tensor.name!r} names the file {location!r}, outside the model's folder", MEANT)
-    path = folder / location
-    home = folder.resolve()
-    root = home.parent.parent if home.parent.name == "snapshots" else home
-    if "\0" in location or not Path(os.path.realpath(path)).is_relative_to(root):
-        raise refuse(CHECK, f"tensor {tensor.name!r}: {location!r} is a link out of the model's folder", MEANT)
-    return path
-
-
-def external_range(tensor: onnx.TensorProto) -> tuple[int, int | None]:
-    """Offset and length of external elements, as the file declares them.
-
-    Raises:
-        Refusal: not numbers, or negative.
-    """
-    declared = {entry.key: entry.value for entry in tensor.external_data}
-    try:
-        offset = int(declared.get("offset", "0") or 0)
-        length = int(declared["length"]) if declared.get("length") else None
-    except ValueError:
-        raise refuse(CHECK, f"tensor {tensor.name!r}: offset or length is not a number") from None
-    if offset < 0 or (length is not None and length < 0):
-        raise refuse(CHECK, f"tensor {tensor.name!r}: offset {offset}, length {length}")
-    return offset, length
-
-
 def _external(tensor: onnx.TensorProto, folder: Path) -> tuple[str, int]:
-    path = external_path(tensor, folder)
-    offset, length = external_range(tensor)
+    try:
+        path = external_path(tensor, folder)
+        offset, length = external_range(tensor)
+    except ArtifactError as error:
+        raise refuse(CHECK, str(error), MEANT) from None
     size = stored_bytes(tensor)
     needed = offset + (size if length is None else length)
     if length is not None and length < size:
         raise refuse(CHECK, f"tensor {tensor.name!r} needs {size} bytes, and {length} are declared in {path.name}")
-    if not _exists(path):
+    if not exists(path):
         raise refuse(CHECK, f"{path.name[:80]} is missing: tensor {tensor.name!r} needs {needed} bytes of it", MEANT)
     found = path.stat().st_size
     if found < needed:
         raise refuse(CHECK, f"{path.name} has {found} bytes and should have at least {needed}: it is cut off", MEANT)
     return path.name, size
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # no name that a file system takes
-        return False
 
 
 def _inline(tensor: onnx.TensorProto) -> None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...export.external import external_path, external_range, is_external
 from ...models.signature import Array
 from ..client import WorkerError
 from .candidate import Candidate
 from .checker import Checker
 from .finding import Finding, refuse
-from .integrity import external_path, external_range, is_external, stored_bytes
+from .integrity import stored_bytes
 
 if TYPE_CHECKING:
     import onnx

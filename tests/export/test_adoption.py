@@ -15,15 +15,17 @@ from isorun.export.artifact import ArtifactError
 from ..conftest import Exported
 
 
-def _with_external_weight(folder: Path, location: str, length: int = 64) -> Path:
+def _with_external_weight(
+    folder: Path, location: str, length: int = 64, offset: str = "0", operator: str = "MatMul"
+) -> Path:
     weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
     weight.raw_data = b""
     weight.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", location), ("offset", "0"), ("length", str(length))):
+    for key, value in (("location", location), ("offset", offset), ("length", str(length))):
         entry = weight.external_data.add()
         entry.key, entry.value = key, value
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weight])
+    graph = helper.make_graph([helper.make_node(operator, ["x", "w"], ["y"])], "g", [x], [y], [weight])
     file = folder / "theirs.onnx"
     file.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
     return file
@@ -62,6 +64,31 @@ def test_weights_that_lie_elsewhere_are_refused(tmp_path: Path, location: str, l
     (inside / "short.bin").write_bytes(b"x" * 10)
     with pytest.raises(ArtifactError, match=reason):
         adopt_file(_with_external_weight(inside, location, length), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("location", "offset", "reason"),
+    [
+        ("weights.bin", "some", "offset or length is not a number"),
+        ("weights.bin", "-64", "offset -64"),
+        ("a\0b", "0", "a link out of the model's folder"),
+        ("x" * 5000, "0", "is not there"),
+        ("C:\\weights.bin", "0", "outside the model's folder"),
+    ],
+)
+def test_what_validation_refuses_is_not_adopted(tmp_path: Path, location: str, offset: str, reason: str) -> None:
+    (tmp_path / "weights.bin").write_bytes(b"\0" * 64)
+    with pytest.raises(ArtifactError, match=reason):
+        adopt_file(_with_external_weight(tmp_path, location, offset=offset), tmp_path / "out")
+
+
+def test_what_the_checker_refuses_is_one_message_and_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_bytes(b"\0" * 64)
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    for file in (_with_external_weight(tmp_path, "weights.bin", operator="NoSuchOp"), tmp_path / "empty.onnx"):
+        with pytest.raises(ArtifactError, match="the ONNX checker refuses it"):
+            adopt_file(file, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

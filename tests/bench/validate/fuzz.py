@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from isorun.bench.validate.candidate import messages
+from isorun.export.external import messages
 
 from .graphs import Array, model, node
 
