@@ -11,12 +11,13 @@ import numpy as np
 import onnx
 
 from ..export.artifact import ExportedModel
+from ..export.outputs import outputs, outputs64
 from ..models.signature import Array, Padding
 from ..runtimes.base import RuntimeFailure
 from ..runtimes.reference import Float64Graph
 from . import mutations
 from .client import WorkerError
-from .truth import SAME, distance, outputs, outputs64
+from .truth import SAME, distance
 from .validate import behaviour, locate, shapes, structure, walk
 from .validate.candidate import Candidate
 from .validate.finding import Finding

@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..export.artifact import ExportedModel
+from ..export.distance import relative, rms
 from ..models.phases import PhaseModule
 from ..models.signature import Array, Feeds
 from ..runtimes.reference import Float64Graph
-from .subject import rms
 
 CHECK = "drift"
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -29,12 +28,6 @@ ITSELF = 1.0  # of the output: a drift as large as the output leaves nothing of 
 def in_precision(module: PhaseModule, dtype: str) -> PhaseModule:
     """The source in the precision of an export: in half, or in float32, which it keeps beside a quantised graph."""
     return module.to(HALVES[dtype]) if dtype in HALVES else module
-
-
-def relative(found: Mapping[str, Array], truth: Mapping[str, Array]) -> dict[str, float]:
-    """rms(found - truth) in units of rms(truth), by output; infinite where a value is not finite."""
-    errors = {name: rms(found[name] - array) / (rms(array) or 1.0) for name, array in truth.items()}
-    return {name: error if np.isfinite(error) else float("inf") for name, error in errors.items()}
 
 
 def drift(

@@ -13,7 +13,7 @@ from ..export.artifact import bare
 from ..export.source import Source
 from ..models.signature import Array
 from ..runtimes import all_runtimes
-from ..runtimes.base import RuntimeFailure, Session
+from ..runtimes.base import RuntimeFailure, Session, one_line
 from ..runtimes.reference import Float64Graph, ReferenceSession
 
 # The model that was exported: in its own precision, in float64, and in float64 with its weights rounded to half.
@@ -55,7 +55,7 @@ def check_file(file: str, memory_bytes: int) -> dict[str, Any]:
     try:
         onnx.checker.check_model(file, full_check=True)
     except Exception as error:  # its C++ code raises its own errors, and Python's when it cannot decode their text
-        return {"refusal": " ".join(str(error).split())[:300] or type(error).__name__}
+        return {"refusal": one_line(error)}
     return {"refusal": None}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..export.artifact import ExportedModel
+from ..export.distance import rms
 from ..models.signature import Array
 from ..runtimes import all_runtimes
 from . import memory
@@ -110,8 +111,3 @@ def _distance(name: str, output: Array | None, truth: Array, ruler: float) -> Ou
     difference = output.astype(np.float64) - truth
     worst = float(np.abs(difference).max(initial=0.0))
     return OutputError(name=name, rms=rms(difference), max_abs=worst, scale=scale, ruler_rms=ruler)
-
-
-def rms(array: Array) -> float:
-    """Root of the mean square; 0 for an empty array."""
-    return float(np.sqrt(np.mean(np.square(array.astype(np.float64))))) if array.size else 0.0

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..export import cache
 from ..export.artifact import QUANTISED, ExportedModel
+from ..export.distance import rms
+from ..export.outputs import outputs, outputs64
 from ..export.source import Source
 from ..models.phases import PhaseModule
 from ..models.signature import Array, Feeds
 from ..runtimes.base import Placement
-from ..runtimes.reference import Float64Graph, widen
+from ..runtimes.reference import Float64Graph
 from .drift import HALVES, drift, in_precision, quantised_truth, rounded_source
-from .subject import RULER, rms
+from .subject import RULER
 
 SAME = 1e-9  # of the output's scale: far above float64 rounding, far below any real difference
 
@@ -77,21 +78,6 @@ def _modules(folder: str) -> tuple[ExportedModel, PhaseModule, PhaseModule]:
     module = artifact.module()
     double = deepcopy(module).double()
     return artifact, in_precision(module, artifact.dtype), double
-
-
-def outputs(module: PhaseModule, feeds: Feeds) -> dict[str, Array]:
-    """The module's outputs by name, in its own dtype; those of bfloat16, which NumPy lacks, in float32."""
-    own = next((weight.dtype for weight in module.parameters()), torch.float32)
-    tensors = [torch.tensor(feeds[spec.name]) for spec in module.signature.inputs]
-    with torch.inference_mode():
-        results = module(*(tensor.to(own) if tensor.is_floating_point() else tensor for tensor in tensors))
-    arrays = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor for tensor in results)
-    return {spec.name: array.numpy() for spec, array in zip(module.signature.outputs, arrays, strict=True)}
-
-
-def outputs64(module: PhaseModule, feeds: Feeds) -> dict[str, Array]:
-    """The outputs with weights and inputs in float64; the module itself is turned into float64."""
-    return outputs(module.double(), widen(feeds))
 
 
 def distance(found: Array, truth: Array) -> float:

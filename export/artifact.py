@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..models.signature import Signature, TensorSpec
+from ..models.signature import PAST, Signature, TensorSpec
 from .source import Source
 
 if TYPE_CHECKING:
@@ -135,10 +135,12 @@ def _sane(artifact: ExportedModel) -> ExportedModel:
 
 def adopt(file: Path, proto: onnx.ModelProto) -> ExportedModel:
     """Any ONNX file as an artifact: what its graph says of itself, and no source."""
+    past = any(value.name.startswith(PAST) for value in proto.graph.input)
     types = {value.type.tensor_type.elem_type for value in (*proto.graph.input, *proto.graph.output)}
     stored = {tensor.data_type for tensor in proto.graph.initializer}
     return replace(
         bare(file, "fp16" if FLOAT16 in types | stored else "fp32"),
+        phase="step" if past else "forward",
         opset=opset(proto),
         ops=dict(sorted(Counter(node.op_type for node in proto.graph.node).items())),
     )

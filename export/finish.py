@@ -19,8 +19,9 @@ from ..models.phases import PhaseModule
 from ..models.signature import Array
 from .artifact import MODEL, ArtifactError, ExportedModel, graph_signature, sha256
 from .folder import whole
+from .outputs import outputs64
 from .precision import DEFAULT, Quantisation, convert
-from .precision.error import measure, outputs64
+from .precision.error import measure
 from .precision.evaluate import evaluate
 from .storage import save
 from .trace import ExportError, refusal

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..models.phases import PAST, PRESENT
+from ..models.signature import PAST, PRESENT
 from .source import SourceError
 
 Named = Mapping[str, Tensor]

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models.phases import PAST, TOTAL
-from ..models.signature import TensorSpec
+from ..models.phases import TOTAL
+from ..models.signature import PAST, TensorSpec
 from .hub_caches import Named, cache_of, layers_of, past_of, present_of, two_caches
 
 

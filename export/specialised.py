@@ -8,19 +8,20 @@ float64.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 import onnx_ir
-import torch
 from torch import nn
 
 from ..models.phases import PhaseModule
 from ..models.signature import Array, Feeds
+from .distance import rms
 from .machine import free_bytes
+from .outputs import outputs, outputs64
 from .precision.evaluate import Unevaluable, evaluator
 from .trace import ExportError, Guard
 
@@ -45,9 +46,9 @@ def check(
         return [f"not run at other sizes: {weights / 2**30:.1f} GiB of weights; `isorun validate` does it"]
     sizes = list(_sizes(module, guards))
     pairs = {i: feeds for i, size in enumerate(sizes) if (feeds := _feeds(module, size)) is not None}
-    single = {i: out for i, feeds in pairs.items() if (out := _run(module, feeds)) is not None}
-    wide = deepcopy(module).double()
-    truth = {i: out for i in single if (out := _run(wide, pairs[i])) is not None}
+    single = {i: out for i, feeds in pairs.items() if (out := _run(outputs, module, feeds)) is not None}
+    wide = deepcopy(module)
+    truth = {i: out for i in single if (out := _run(outputs64, wide, pairs[i])) is not None}
     try:
         run = evaluator(onnx_ir.serde.serialize_model(model))
     except Unevaluable as reason:
@@ -71,9 +72,9 @@ def _fault(run: Any, feeds: Feeds, single: Mapping[str, Array], truth: Mapping[s
     for name, array in truth.items():
         if found[name].shape != array.shape:
             return f"{name} has the shape {list(found[name].shape)}, and its source {list(array.shape)}"
-        scale = _rms(np.nan_to_num(array))
+        scale = rms(np.nan_to_num(array))
         floor = float(np.finfo(np.float32).eps) * scale
-        off, ruler = _rms(_apart(found[name], array)), max(_rms(_apart(single[name], array)), floor)
+        off, ruler = rms(_apart(found[name], array)), max(rms(_apart(single[name], array)), floor)
         if not off <= RATIO * ruler:
             far = f"{name} is off by {off / (scale or 1.0):.1e} of its scale"
             return f"the graph is another function than its source: {far}"
@@ -118,16 +119,12 @@ def _feeds(module: PhaseModule, sizes: Sizes) -> Feeds | None:
     return module.signature.feeds(sizes, seed=sizes["sequence"], padding="left")
 
 
-def _run(module: PhaseModule, feeds: Feeds) -> dict[str, Array] | None:
+def _run(evaluate: Callable[[PhaseModule, Feeds], dict[str, Array]], module: PhaseModule, feeds: Feeds) -> Any:
     """The source's outputs by name; None where it refuses these sizes itself."""
-    wide = next(iter(module.parameters()), torch.zeros(0)).dtype is torch.float64
-    tensors = [torch.tensor(feeds[spec.name]) for spec in module.signature.inputs]
-    with torch.inference_mode():
-        try:
-            results = module(*(t.double() if wide and t.is_floating_point() else t for t in tensors))
-        except Exception:  # a user's code raises what it likes
-            return None
-    return {spec.name: tensor.numpy() for spec, tensor in zip(module.signature.outputs, results, strict=True)}
+    try:
+        return evaluate(module, feeds)
+    except Exception:  # a user's code raises what it likes
+        return None
 
 
 def _named(sizes: Sizes, module: PhaseModule) -> str:
@@ -138,7 +135,3 @@ def _apart(one: Array, other: Array) -> Array:
     """The difference; none where both are no number, which a softmax over nothing is."""
     difference = one.astype(np.float64) - other
     return np.where(np.isnan(one) & np.isnan(other), 0.0, difference)
-
-
-def _rms(array: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0

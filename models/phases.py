@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from .attention import Cache
 from .config import CacheTensor, ConfigError, ModelConfig
-from .signature import Dim, Signature, Sizes, TensorSpec
+from .signature import PAST, PRESENT, Dim, Signature, Sizes, TensorSpec
 from .transformer import build
 
-PAST, PRESENT = "past_key_values", "present"
 TOTAL = "past + sequence"
 
 Named = dict[str, Tensor]

@@ -13,6 +13,7 @@ Array = NDArray[Any]
 Feeds = Mapping[str, Array]
 Sizes = Mapping[str, int]
 Padding = Literal["none", "left", "right"]
+PAST, PRESENT = "past_key_values", "present"  # how names of cached tensors begin, before and after a call
 Dim = int | str  # a fixed size, or the name of a free axis: "batch", "past + sequence"
 
 

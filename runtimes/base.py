@@ -15,6 +15,11 @@ class RuntimeFailure(Exception):
     """A runtime's own failure, mapped at the boundary: it becomes a row with this reason, never a traceback."""
 
 
+def one_line(error: Exception) -> str:
+    """What an exception says, in one line of bounded length; its class where it says nothing."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placement:
     """Where a session runs: its execution provider, nodes by provider, precision of the arithmetic, and threads.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .base import Placement, RuntimeFailure
+from .base import Placement, RuntimeFailure, one_line
 
 if TYPE_CHECKING:
     from ..export.artifact import ExportedModel
@@ -46,7 +46,7 @@ class OpenVino:
         try:
             compiled = openvino.Core().compile_model(str(artifact.model_path), "CPU", options)
         except RuntimeError as error:
-            raise RuntimeFailure(f"openvino refuses the model: {_one_line(error)}") from error
+            raise RuntimeFailure(f"openvino refuses the model: {one_line(error)}") from error
         return OpenVinoSession(compiled, _output_names(artifact), threads)
 
 
@@ -71,7 +71,7 @@ class OpenVinoSession:
         try:
             return self._request.infer(staged, share_inputs=True, share_outputs=True)
         except RuntimeError as error:
-            raise RuntimeFailure(f"openvino failed: {_one_line(error)}") from error
+            raise RuntimeFailure(f"openvino failed: {one_line(error)}") from error
 
     def fetch(self, raw: Any) -> dict[str, Array]:
         """Copies of the outputs by their names in the ONNX graph; a converted model has names of its own, or places."""
@@ -95,10 +95,6 @@ def _output_names(artifact: ExportedModel) -> list[str]:
     if artifact.model_path.suffix != ".onnx":
         return []
     return [spec.name for spec in artifact.signature().outputs]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 RUNTIMES = (OpenVino(),)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .base import Placement, RuntimeFailure
+from .base import Placement, RuntimeFailure, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +91,7 @@ class OnnxRuntime:
                 str(artifact.model_path), options, providers=self.providers(artifact), disabled_optimizers=disabled
             )
         except Exception as error:  # onnxruntime's exceptions share no base class below Exception
-            raise RuntimeFailure(f"{self.name} refuses the model: {_one_line(error)}") from error
+            raise RuntimeFailure(f"{self.name} refuses the model: {one_line(error)}") from error
         if session.get_providers()[0] != self.provider:
             raise RuntimeFailure(f"{self.name} asked for {self.provider} and got {session.get_providers()[0]}")
         return OrtSession(session, self, artifact, threads)
@@ -155,7 +155,7 @@ class OrtSession:
             self._session.run_with_iobinding(staged)
             staged.synchronize_outputs()
         except Exception as error:  # as in prepare
-            raise RuntimeFailure(f"{self._runtime.name} failed: {_one_line(error)}") from error
+            raise RuntimeFailure(f"{self._runtime.name} failed: {one_line(error)}") from error
         return staged
 
     def fetch(self, raw: Any) -> dict[str, Array]:
@@ -215,7 +215,7 @@ def _cuda_problem(onnxruntime: Any) -> str | None:
     try:
         onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
     except Exception as error:  # as in prepare
-        return f"no usable CUDA device: {_one_line(error)}"
+        return f"no usable CUDA device: {one_line(error)}"
     return None
 
 
@@ -223,10 +223,6 @@ def _preload(onnxruntime: Any) -> None:
     """Load the CUDA libraries that torch's wheels brought and no path leads to; it prints what it misses."""
     with contextlib.redirect_stdout(io.StringIO()):
         onnxruntime.preload_dlls()
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 RUNTIMES = (

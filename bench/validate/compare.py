@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...export.distance import rms
 from ...models.signature import Array
-from ..subject import rms
 
 K = 10.0
 CAP = {"fp16": 8.0, "bf16": 8.0}

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from ...export.distance import rms
 from ...models.signature import Array
 from ..client import WorkerDied, WorkerError
-from ..subject import rms
 from .compare import difference, unit
 from .evaluators import Evaluators
 from .finding import Finding, verdict

@@ -83,7 +83,7 @@ def _run(
     dtype, weights = candidate.artifact.dtype, _weight_bytes(candidate)
     if weights > LARGE:  # the processes that evaluate it read the file themselves
         candidate = replace(candidate, proto=skeleton(candidate.proto))
-    with Evaluators(candidate.path, dtype, source or NO_SOURCE, _phase(candidate), weights) as evaluators:
+    with Evaluators(candidate.path, dtype, source or NO_SOURCE, candidate.artifact.phase, weights) as evaluators:
         if feeds is not None:
             judged = _on_inputs(candidate, evaluators, chosen, feeds, wanted, sourced=source is not None)
         else:
@@ -119,12 +119,6 @@ def _own_source(candidate: Candidate, findings: list[Finding]) -> Source | None:
         remedy = f"if you trust it: --reference {source.name}"
         findings.append(Finding(check="semantics", status="note", says=says, remedy=remedy))
     return None
-
-
-def _phase(candidate: Candidate) -> str:
-    """The phase of the manifest, or what the names of a bare file tell."""
-    past = any(spec.name.startswith("past_key_values") for spec in candidate.signature.inputs)
-    return "step" if candidate.artifact.source.kind == "file" and past else candidate.artifact.phase
 
 
 def _on_inputs(

@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from ...models.phases import PhaseModule
 from ...models.signature import Array
+from ..distance import relative
 from ..machine import free_bytes
 from .evaluate import Unevaluable, evaluate
 
@@ -37,27 +34,3 @@ def measure(
     except Unevaluable as reason:
         return {}, [f"error not measured: {reason}"]
     return relative(found, wanted), []
-
-
-def relative(found: Mapping[str, Array], truth: Mapping[str, Array]) -> dict[str, float]:
-    """rms(found - truth) / rms(truth) for each output; infinite where a value is not finite."""
-    errors = {}
-    for name, array in truth.items():
-        difference = found[name].astype(np.float64) - array.astype(np.float64)
-        scale = _rms(array)
-        error = _rms(difference) / scale if scale else _rms(difference)
-        errors[name] = error if np.isfinite(error) else float("inf")
-    return errors
-
-
-def outputs64(module: PhaseModule, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """The source's outputs by name with weights and inputs in float64; the module itself is turned into float64."""
-    tensors = [torch.tensor(feeds[spec.name]) for spec in module.signature.inputs]
-    wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in tensors]
-    with torch.inference_mode():
-        results = module.double()(*wide)
-    return {spec.name: tensor.numpy() for spec, tensor in zip(module.signature.outputs, results, strict=True)}
-
-
-def _rms(array: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(array.astype(np.float64))))) if array.size else 0.0

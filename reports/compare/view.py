@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ...bench.records import Case
 from ..document import Cell, Document, Section, Table
 from ..format import duration, moment, number, plain
 from .change import Change, Word
@@ -14,6 +15,7 @@ from .trend import Trend
 from .words import TONES, change, names, sentences, signed, titled, worded
 
 _NONE = Cell("–", tone="muted")
+IDENTITY = ("model", "phase", "runtime", "new tokens", "past")
 _READING = (
     "Change: time of the head over time of the base. The 95 % intervals hold the noise within both runs and the "
     "noise between them, which is estimated from the scatter over all cases of a runtime. A case is called slower or "
@@ -69,12 +71,12 @@ def _cases(comparison: Comparison, charts: bool) -> Section | None:
 
 
 def _changes(caption: str, found: Iterable[Change], *, details: bool = False) -> Table:
-    columns = ("model", "phase", "runtime", "new tokens", "past", "base", "head", "change", "verdict", "rank test", "p")
+    columns = (*IDENTITY, "base", "head", "change", "verdict", "rank test", "p")
     return Table(caption, columns, tuple(_row(c) for c in found), details=details)
 
 
-def _row(found: Change) -> tuple[Cell, ...]:
-    case = found.case
+def _identity(case: Case) -> tuple[Cell, ...]:
+    """The cells under `IDENTITY`."""
     model, phase = titled(case)
     return (
         Cell(model),
@@ -82,6 +84,12 @@ def _row(found: Change) -> tuple[Cell, ...]:
         Cell(case.runtime) if case.runtime else _NONE,
         Cell(str(case.seq), case.seq) if case.seq else _NONE,
         Cell(str(case.past), case.past),
+    )
+
+
+def _row(found: Change) -> tuple[Cell, ...]:
+    return (
+        *_identity(found.case),
         Cell(duration(found.base_ns), found.base_ns),
         Cell(duration(found.head_ns), found.head_ns),
         Cell(change(found), found.ratio),
@@ -98,7 +106,7 @@ def _count(count: int) -> Cell:
 def _trends(found: Sequence[Trend], comparison: Comparison) -> Section | None:
     if not found:
         return None
-    columns = ("model", "phase", "runtime", "new tokens", "past", *names(comparison.runs), "steps")
+    columns = (*IDENTITY, *names(comparison.runs), "steps")
     rows = tuple(_trend(trend, comparison) for trend in sorted(found, key=lambda trend: not trend.steps))
     stepped = sum(bool(trend.steps) for trend in found)
     lead = f"{stepped} of {len(found)} cases have a step, in the order in which the runs were given."
@@ -107,17 +115,11 @@ def _trends(found: Sequence[Trend], comparison: Comparison) -> Section | None:
 
 
 def _trend(trend: Trend, comparison: Comparison) -> tuple[Cell, ...]:
-    case = trend.case
-    model, phase = titled(case)
     called = names(comparison.runs)
     steps = ", ".join(f"{signed(step.ratio - 1)} % from {called[step.at]} on" for step in trend.steps)
     up = any(step.ratio > 1 for step in trend.steps)
     return (
-        Cell(model),
-        Cell(phase) if phase else _NONE,
-        Cell(case.runtime) if case.runtime else _NONE,
-        Cell(str(case.seq), case.seq) if case.seq else _NONE,
-        Cell(str(case.past), case.past),
+        *_identity(trend.case),
         *(Cell(duration(ns), ns) if ns else _NONE for ns in trend.medians_ns),
         Cell(steps, tone="bad" if up else "good") if steps else Cell("no step", tone="muted"),
     )

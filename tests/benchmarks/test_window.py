@@ -19,10 +19,11 @@ import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from isorun.bench.measure import LIMIT
-from isorun.bench.subject import rms
-from isorun.bench.truth import distance, outputs, outputs64
+from isorun.bench.truth import distance
 from isorun.export.artifact import ExportedModel
+from isorun.export.distance import rms
 from isorun.export.exporter import export
+from isorun.export.outputs import outputs, outputs64
 from isorun.export.source import Source
 from isorun.models.attention import Attention
 from isorun.models.presets import PRESETS

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from isorun.bench.truth import distance, outputs64
+from isorun.bench.truth import distance
 from isorun.export.exporter import export
+from isorun.export.outputs import outputs64
 from isorun.export.source import Source
 from isorun.models.position import Rope
 from isorun.models.presets import PRESETS

@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 import pytest
 
-from isorun.bench.truth import distance, outputs64
+from isorun.bench.truth import distance
 from isorun.export.artifact import ArtifactError, ExportedModel
 from isorun.export.exporter import export
+from isorun.export.outputs import outputs64
 from isorun.export.source import Source
 from isorun.models.config import ConfigError
 from isorun.models.phases import signature

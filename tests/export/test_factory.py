@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from isorun.bench.truth import distance, outputs64
+from isorun.bench.truth import distance
 from isorun.export.artifact import ExportedModel
 from isorun.export.exporter import ExportError, export
+from isorun.export.outputs import outputs64
 from isorun.export.source import Source, SourceError
 from isorun.runtimes.reference import Float64Graph
 

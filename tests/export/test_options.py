@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from isorun.bench.truth import distance, outputs64
+from isorun.bench.truth import distance
 from isorun.export.exporter import ExportError, export
 from isorun.export.exporters import compare
 from isorun.export.opsets import OPSETS
+from isorun.export.outputs import outputs64
 from isorun.export.source import Source, SourceError
 from isorun.runtimes.reference import Float64Graph
 

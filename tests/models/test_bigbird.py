@@ -17,7 +17,7 @@ from transformers import BigBirdConfig, BigBirdForPreTraining, BigBirdModel, Pre
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
 
 from isorun.bench.truth import distance as graph_distance
-from isorun.bench.truth import outputs64
+from isorun.export.outputs import outputs64
 from isorun.models.attention import Softmax
 from isorun.models.bigbird import BigBird, BigBirdAttention, random_blocks
 from isorun.models.checkpoints import families, load

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import DeepseekV2Config, DeepseekV2ForCausalLM, DynamicCache
 
 from isorun.bench.truth import distance as graph_distance
-from isorun.bench.truth import outputs64
+from isorun.export.outputs import outputs64
 from isorun.models.attention import Softmax
 from isorun.models.checkpoints import families, load
 from isorun.models.config import ConfigError

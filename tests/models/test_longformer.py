@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import LongformerConfig, LongformerForMaskedLM, LongformerModel, PreTrainedModel
 
 from isorun.bench.truth import distance as graph_distance
-from isorun.bench.truth import outputs64
+from isorun.export.outputs import outputs64
 from isorun.models.checkpoints import families, load
 from isorun.models.config import ConfigError, ModelConfig
 from isorun.models.cost import parameters

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from isorun.bench.truth import distance as graph_distance
-from isorun.bench.truth import outputs64
 from isorun.export.exporter import export
+from isorun.export.outputs import outputs64
 from isorun.export.source import Source
 from isorun.models.config import ConfigError, ModelConfig
 from isorun.models.cost import parameters

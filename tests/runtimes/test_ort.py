@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from isorun.bench.measure import LIMIT
-from isorun.bench.subject import rms
-from isorun.bench.truth import outputs, outputs64
+from isorun.export.distance import rms
+from isorun.export.outputs import outputs, outputs64
 from isorun.models.signature import Array
 from isorun.runtimes import all_runtimes
 from isorun.runtimes.base import RuntimeFailure

@@ -41,7 +41,8 @@ def test_passes_write_these_operators(fast: Fast, name: str, phase: str) -> None
 @pytest.mark.parametrize(("name", "phase"), KINDS)
 def test_the_rewritten_graph_is_the_source(exported: Exported, fast: Fast, name: str, phase: str) -> None:
     """Against torch in float64, where padding lies left, right and in a hole, and a past is empty or not."""
-    from isorun.bench.truth import distance, outputs64
+    from isorun.bench.truth import distance
+    from isorun.export.outputs import outputs64
 
     artifact = exported(name, phase)
     graph, module, signature = Float64Graph(ir.to_proto(fast(name, phase)[0])), artifact.module(), artifact.signature()
