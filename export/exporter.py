@@ -62,12 +62,7 @@ def export(
         ExportError: the exporter or the checker refuses the model, or the graph is another function at other sizes.
         SourceError: the source names nothing that is there.
     """
-    if opset not in OPSETS:
-        raise ExportError(f"opset {opset} is none of {min(OPSETS)} to {max(OPSETS)}")
-    if dtype not in DTYPES:
-        raise ExportError(f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
-    if target not in TARGETS:
-        raise ExportError(f"target {target!r} is none of {', '.join(TARGETS)}")
+    _refuse_options(opset, dtype, target)
     refuse_unknown(source)
     source = replace(source, last_logits=source.last_logits or last_logits)
     began = time.perf_counter()
@@ -81,6 +76,15 @@ def export(
         fields |= {"session": session(target), "aliases": aliases(model)}
         _write(model, module, part, began, settings, fields)
     return ExportedModel.open(folder)
+
+
+def _refuse_options(opset: int, dtype: str, target: str) -> None:
+    if opset not in OPSETS:
+        raise ExportError(f"opset {opset} is none of {min(OPSETS)} to {max(OPSETS)}")
+    if dtype not in DTYPES:
+        raise ExportError(f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
+    if target not in TARGETS:
+        raise ExportError(f"target {target!r} is none of {', '.join(TARGETS)}")
 
 
 def _too_large(source: Source) -> bool:

@@ -20,21 +20,7 @@ INT8_LEVEL = 4
 MOST = 127
 
 
-def matmul_n_bits(
-    x: Array,
-    packed: Array,
-    scales: Array,
-    zeros: Array | None = None,
-    order: Array | None = None,
-    bias: Array | None = None,
-    *,
-    K: int,
-    N: int,
-    block_size: int,
-    bits: int = 4,
-    accuracy_level: int = 0,
-    **_: object,
-) -> Array:
+def matmul_n_bits(x: Array, *stored: Any, block_size: int, accuracy_level: int = 0, **shape: Any) -> Array:
     """x (…, K) → (…, N); as a CPU computes it.
 
     Raises:
@@ -42,7 +28,7 @@ def matmul_n_bits(
     """
     if accuracy_level == INT8_LEVEL:
         x = _in_int8(x, block_size)
-    return ideal_matmul_n_bits(x, packed, scales, zeros, order, bias, K=K, N=N, block_size=block_size, bits=bits)
+    return ideal_matmul_n_bits(x, *stored, block_size=block_size, **shape)
 
 
 def ideal_matmul_n_bits(
@@ -59,7 +45,7 @@ def ideal_matmul_n_bits(
     bits: int = 4,
     **_: object,
 ) -> Array:
-    """The same with exact activations.
+    """The same with exact activations; `packed`, `scales` and `zeros` are as the operator stores them.
 
     Raises:
         NotImplementedError: channels in another order (`g_idx`).
