@@ -14,10 +14,9 @@ from typing import Any
 from ..runtimes.base import Placement
 from .client import Worker, WorkerDied, WorkerError, WorkerHung
 from .environment import free_bytes
-from .records import Case, Measurement, OutputError
+from .records import PARITY_LIMIT, Case, Measurement, OutputError
 from .timing import narrow_enough
 
-LIMIT = 3.0  # error in units of torch's own beyond which outputs are wrong, and no time is taken
 TIMEOUT_S = 120.0  # a runtime that needs longer for one request is taken for hung
 ROUNDS = 15  # blocks a runtime that a budget is cut into
 RATIO = 0.015  # half-width of the interval of a ratio at which a difference of twice as much is seen
@@ -236,9 +235,9 @@ def wrong(errors: Sequence[OutputError]) -> str | None:
         if error.detail is not None:
             return f"outputs wrong: {error.name}: {error.detail}"
     worst = max(errors, key=lambda error: error.ratio or 0.0, default=None)
-    if worst is None or worst.ratio is None or worst.ratio <= LIMIT:
+    if worst is None or worst.ratio is None or worst.ratio <= PARITY_LIMIT:
         return None
     return (
         f"outputs wrong: {worst.name} is {worst.ratio:.3g} times as far from float64 truth "
-        f"as torch in the same precision (limit {LIMIT:g})"
+        f"as torch in the same precision (limit {PARITY_LIMIT:g})"
     )

@@ -17,6 +17,7 @@ from ..runtimes.base import Placement
 from .typed import wrong_field
 
 SCHEMA = 1
+PARITY_LIMIT = 3.0  # error in units of torch's own beyond which outputs are wrong, and no time is taken or shown
 Status = Literal["ok", "skipped", "failed"]
 
 

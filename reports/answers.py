@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..bench.records import Run, Verdict
+from ..bench.records import PARITY_LIMIT, Run, Verdict
 from .document import Answer, Card, Line, Tone
 from .exports import positions
 from .format import listing, number, plural
 from .race import won
-from .series import PARITY_LIMIT, Group, distance, groups, objection, verdict_of, worst
+from .series import Group, distance, groups, objection, verdict_of, worst
 from .trend import TARGET, ahead, grown, leader
 
 FAITHFUL, FASTEST, GROWTH = "Exports faithfully?", "Fastest here?", "How does it grow?"

@@ -9,13 +9,12 @@ from functools import cache
 
 from ..bench.complexity import Fit, fit, judge, slope
 from ..bench.fairness import refusal
-from ..bench.records import Case, Measurement, OutputError, Run, Verdict
+from ..bench.records import PARITY_LIMIT, Case, Measurement, OutputError, Run, Verdict
 from ..bench.timing import Comparison, compare
 from .document import Tone
 from .format import number
 
 BASE = "torch"  # the runtime that speed-ups are measured against
-PARITY_LIMIT = 3.0  # worst error of a runtime in units of torch's own rounding in the same precision
 SAME_FUNCTION = "same function"  # the check that compares graph and source, both in float64
 DRIFT = "drift"  # the same of a graph that another precision changed on purpose, with the limit that it allows
 SPEED_TONES: Mapping[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain", "cannot tell": "unsure"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ...bench.records import Measurement, Run
+from ...bench.records import PARITY_LIMIT, Measurement, Run
 from ..document import Cell, Section, Table
 from ..format import duration, listing, number, plain, plural, span
-from ..series import PARITY_LIMIT, distance, refusals, tried, worst
+from ..series import distance, refusals, tried, worst
 
 ORDER = 85
 

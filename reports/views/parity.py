@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...bench.records import Measurement, Run, Verdict
+from ...bench.records import PARITY_LIMIT, Measurement, Run, Verdict
 from ..document import Cell, Section, Table, Tone
 from ..format import number
-from ..series import PARITY_LIMIT, Group, distance, groups, worst
+from ..series import Group, distance, groups, worst
 
 ORDER = 30
 _STATUS: dict[str, Tone] = {"pass": "good", "fail": "bad"}

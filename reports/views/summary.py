@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...bench.records import Measurement, Run
+from ...bench.records import PARITY_LIMIT, Measurement, Run
 from ...bench.timing import Comparison
 from ..document import Cell, Section, Table, Tone
 from ..format import exponent, number, ratio, span
 from ..series import (
     BASE,
     GROWTH_TONES,
-    PARITY_LIMIT,
     SPEED_TONES,
     Group,
     distance,

@@ -9,8 +9,8 @@ import pytest
 
 from isorun.bench import truth
 from isorun.bench.drift import drift
-from isorun.bench.measure import LIMIT
 from isorun.bench.precisions import Row, markdown, rows
+from isorun.bench.records import PARITY_LIMIT
 from isorun.bench.subject import compare
 from isorun.export.artifact import ExportedModel
 from isorun.export.finish import derive
@@ -43,7 +43,9 @@ def test_the_bench_says_the_drift_and_passes_a_right_runtime(exported: Exported,
     assert 0 < said["distance"] <= said["limit"]
     file = str(tmp_path / "truth.npz")
     truth.write(str(artifact.folder), SIZES, file)
-    assert all(error.ratio is not None and error.ratio < LIMIT for error in compare(_run(artifact, "ort-cpu"), file))
+    assert all(
+        error.ratio is not None and error.ratio < PARITY_LIMIT for error in compare(_run(artifact, "ort-cpu"), file)
+    )
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "int8", "int4", "int8-weights"])
@@ -53,7 +55,7 @@ def test_a_runtime_that_runs_another_graph_fails(exported: Exported, tmp_path: P
     file = str(tmp_path / "truth.npz")
     truth.write(str(artifact.folder), SIZES, file)
     found = _run(artifact, "ort-cpu", shift=1)
-    assert max(error.ratio or 0.0 for error in compare(found, file)) > LIMIT
+    assert max(error.ratio or 0.0 for error in compare(found, file)) > PARITY_LIMIT
 
 
 def test_torch_runs_half_and_says_that_it_has_no_quantised_source(exported: Exported, tmp_path: Path) -> None:

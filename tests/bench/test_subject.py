@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from isorun.bench import truth
-from isorun.bench.measure import LIMIT, wrong
+from isorun.bench.measure import wrong
+from isorun.bench.records import PARITY_LIMIT
 from isorun.bench.subject import RULER, Subject, compare
 
 from ..conftest import Exported
@@ -27,7 +28,7 @@ def test_a_right_runtime_is_as_near_to_truth_as_its_precision_allows(
     subject = Subject(str(artifact.folder), runtime, threads=1)
     errors = subject.stage(SIZES, str(file))["errors"]
     assert [error["name"] for error in errors] == [spec.name for spec in artifact.signature().outputs]
-    assert all(0 <= error["rms"] <= LIMIT * error["ruler_rms"] for error in errors)
+    assert all(0 <= error["rms"] <= PARITY_LIMIT * error["ruler_rms"] for error in errors)
     assert 0 < errors[0]["ruler_rms"] < 1e-5 * errors[0]["scale"]
     assert all(ns > 0 for ns in subject.block(0.01)["ns"])
     facts = subject.facts()

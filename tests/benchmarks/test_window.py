@@ -18,7 +18,7 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from isorun.bench.measure import LIMIT
+from isorun.bench.records import PARITY_LIMIT
 from isorun.bench.truth import distance
 from isorun.export.artifact import ExportedModel
 from isorun.export.distance import rms
@@ -85,4 +85,4 @@ def test_window_layer(benchmark: BenchmarkFixture, layer: ExportedModel, checks:
     found = session.fetch(benchmark(session.run, staged))["logits"]
     blocks, single, truth = checks(n)
     assert distance(blocks, truth) <= 1e-12
-    assert rms(found - truth) <= LIMIT * rms(single - truth)
+    assert rms(found - truth) <= PARITY_LIMIT * rms(single - truth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isorun.bench.measure import LIMIT
+from isorun.bench.records import PARITY_LIMIT
 from isorun.export.distance import rms
 from isorun.export.outputs import outputs, outputs64
 from isorun.models.signature import Array
@@ -48,8 +48,8 @@ def test_prefill_and_cached_steps_are_one_pass(exported: Exported, name: str) ->
         steps.append(results["logits"])
     single, truth = outputs(artifact.module(), feeds)["logits"], outputs64(artifact.module(), feeds)["logits"]
     ruler = rms(single - truth)
-    assert rms(whole - truth) <= LIMIT * ruler
-    assert rms(np.concatenate(steps, axis=1) - truth) <= LIMIT * ruler
+    assert rms(whole - truth) <= PARITY_LIMIT * ruler
+    assert rms(np.concatenate(steps, axis=1) - truth) <= PARITY_LIMIT * ruler
 
 
 def test_a_provider_that_is_not_there_is_a_failure_not_a_slower_success(exported: Exported) -> None:
