@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import random
@@ -78,34 +79,43 @@ def test_a_complete_run_is_left_as_it_is(tmp_path: Path) -> None:
     assert FakeWorker.asked == []
 
 
-def _killed(folder: Path, make: Any, after_s: float) -> None:
-    """Run in a child process, and kill it after so many seconds."""
+def _killed(folder: Path, make: Any, at_step: int, after_s: float | None) -> None:
+    """Run in a child process, and kill it so many seconds after it came to a step, or while it stands there (`None`).
+
+    Step 0 is before the run begins.
+    """
+    reached, says = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            for _ in make().run():
+            for number, _ in enumerate(itertools.chain([None], make().run())):
+                if number == at_step:
+                    os.write(says, b".")
+                    time.sleep(3600 if after_s is None else 0)
                 time.sleep(0.0005)
         finally:
             os._exit(0)
-    time.sleep(after_s)
+    os.close(says)
+    os.read(reached, 1)  # ends as well when the child ends before that step
+    os.close(reached)
+    time.sleep(after_s or 0)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
 
 def test_a_run_killed_at_fifty_moments_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    began = time.monotonic()
-    _finish(Runner(_suite(), tmp_path / "whole"))
-    whole_s = 1.3 * (time.monotonic() - began)
+    steps = sum(1 for _ in Runner(_suite(), tmp_path / "whole").run())
     moments = random.Random(0)
-    stages = Counter()
+    stages: Counter[int] = Counter()
     for number in range(50):
         folder = tmp_path / f"run-{number}"
-        _killed(folder, lambda folder=folder: Runner(_suite(), folder), moments.uniform(0, whole_s))
+        after_s = None if number % 3 == 0 else moments.uniform(0, 0.004)
+        _killed(folder, lambda folder=folder: Runner(_suite(), folder), moments.randrange(steps + 1), after_s)
         if not folder.exists():  # killed before the folder appeared: there is nothing to resume
             continue
         before = read_run(folder)
         stages[len(before.measurements)] += 1
-        _killed(folder, lambda folder=folder: Runner.resume(folder), moments.uniform(0, whole_s / 2))
+        _killed(folder, lambda folder=folder: Runner.resume(folder), moments.randrange(steps), moments.uniform(0, 0.004))
         run = _finish(Runner.resume(folder))
         _whole(run)
         assert [m for m in before.measurements if m not in run.measurements] == []
