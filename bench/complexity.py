@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,6 @@ from numpy.typing import NDArray
 from .timing import Interval
 
 Array = NDArray[np.float64]
-Verdict = Literal["agrees", "disagrees", "range too small", "too noisy"]
 
 # The non-empty sets of terms: with three unknowns, non-negative least squares is the best feasible one of seven.
 _SUBSETS = [list(subset) for size in (1, 2, 3) for subset in combinations(range(3), size)]
@@ -202,6 +200,21 @@ def _slope_weights(lengths: Sequence[int]) -> Array:
     return weights
 
 
+def exponent(
+    lengths: Sequence[int], blocks: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = 1000
+) -> tuple[float, Interval]:
+    """The slope of ln T on ln n with the interval that the noise of the blocks leaves it; single blocks leave it any.
+
+    Raises:
+        ValueError: fewer than two distinct lengths, or one without positive, finite times.
+    """
+    value = slope(lengths, [float(np.median(block)) for block in blocks])
+    if max(map(len, blocks)) < 2:
+        return value, Interval(-math.inf, math.inf)
+    noise = _noise(blocks, np.random.default_rng(seed), resamples)
+    return value, percentiles(value + noise @ _slope_weights(lengths), value)
+
+
 def slope(lengths: Sequence[int], values: Sequence[float]) -> float:
     """The least-squares slope of ln value on ln length; for FLOP counts, the exponent that theory expects.
 
@@ -213,25 +226,3 @@ def slope(lengths: Sequence[int], values: Sequence[float]) -> float:
     if min(lengths) <= 0 or min(values) <= 0:
         raise ValueError(f"a log-log slope needs positive numbers, got {lengths} and {values}")
     return float(np.log(np.asarray(values, dtype=np.float64)) @ _slope_weights(lengths))
-
-
-def judge(fit: Fit, theory: float, *, tolerance: float = 0.25) -> tuple[Verdict, str]:
-    """Whether the measured exponent is that of the theory (the `slope` of the work over the same lengths), and why.
-
-    "range too small": fewer than four lengths, or the longest less than four times the shortest. "too noisy": the
-    exponent's interval is wider than 2·tolerance, or the exponent is off but the interval reaches into the tolerance.
-    """
-    low, high = fit.exponent_interval.low, fit.exponent_interval.high
-    measured = f"measured exponent {fit.exponent:.2f} ({low:.2f} to {high:.2f})"
-    expected = f"the {theory:.2f} of its operations and bytes"
-    count, shortest, longest = len(set(fit.lengths)), min(fit.lengths), max(fit.lengths)
-    if count < 4 or longest < 4 * shortest:
-        reason = f"{count} lengths from {shortest} to {longest} are too few or too close"
-        return "range too small", f"The {measured} cannot be held against {expected}: {reason}."
-    if high - low > 2 * tolerance:
-        return "too noisy", f"The {measured} is too uncertain to be held against {expected}."
-    if abs(fit.exponent - theory) <= tolerance:
-        return "agrees", f"The {measured} is within {tolerance:g} of {expected}."
-    if low <= theory + tolerance and high >= theory - tolerance:
-        return "too noisy", f"The {measured} is too uncertain to tell whether it is within {tolerance:g} of {expected}."
-    return "disagrees", f"The {measured} is more than {tolerance:g} from {expected}."

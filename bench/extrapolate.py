@@ -57,15 +57,30 @@ def generation(forward: Fit, step: Fit | None, prompt: int, tokens: int) -> Esti
     Raises:
         ValueError: an empty prompt, or no token.
     """
+    return _estimate(_generated(forward, step, prompt, tokens))
+
+
+def saving(forward: Fit, step: Fit, prompt: int, tokens: int) -> Estimate:
+    """How many times as long the same generation takes without the cache as with it.
+
+    Raises:
+        ValueError: an empty prompt, or no token.
+    """
+    cached, alone = _generated(forward, step, prompt, tokens), _generated(forward, None, prompt, tokens)
+    return _estimate(alone[: len(cached)] / cached)
+
+
+def _generated(forward: Fit, step: Fit | None, prompt: int, tokens: int) -> Array:
+    """The time of a generation by the estimates, which come first, and by each of the draws."""
     if prompt < 1 or tokens < 1:
         raise ValueError(f"a generation needs a prompt and a token, got {prompt} and {tokens}")
     if step is None:
-        return _estimate(_totals(forward, _powers(prompt, prompt + tokens - 1)))
+        return _totals(forward, _powers(prompt, prompt + tokens - 1))
     first = _totals(forward, _powers(prompt, prompt))
     steps = _totals(step, _powers(prompt, prompt + tokens - 2))
     # Both fits may have been drawn from the same seed: paired in that order their deviations would add up.
     order = np.random.default_rng(0).permutation(np.arange(1, min(len(first), len(steps))))
-    return _estimate(np.concatenate([[first[0] + steps[0]], first[1 : 1 + len(order)] + steps[order]]))
+    return np.concatenate([[first[0] + steps[0]], first[1 : 1 + len(order)] + steps[order]])
 
 
 def _powers(low: int, high: int) -> Array:

@@ -1,10 +1,13 @@
-"""Measuring one exported model on all runtimes: a process each, alternating in blocks, outputs checked first."""
+"""Measuring one exported model on all runtimes: a process each, alternating in blocks, outputs checked first.
+
+One runtime may run in a second process as well, the control: what lies between it and its twin is not the runtime's.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,18 +22,23 @@ from .timing import narrow_enough
 
 TIMEOUT_S = 120.0  # a runtime that needs longer for one request is taken for hung
 ROUNDS = 15  # blocks a runtime that a budget is cut into
-RATIO = 0.015  # half-width of the interval of a ratio at which a difference of twice as much is seen
+RATIO = 0.015  # by its blocks: half-width of the interval of a ratio at which a difference of twice as much is seen
 MEMORY_SHARE = 0.9  # of the free memory, for one runtime's process
+TWIN = "twin"  # among the processes of a model, the second one of the control's runtime
+TWIN_SHARE = 0.25  # of the free memory, which a graph may need for its twin to run as well
 FEWEST = 5  # rounds before precision can be judged, and the fewest whatever the budget
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one call at a length has to do, where that is known: operations by the model's structure, operations and
-    bytes by the graph, the memory that is predicted from it, and by runtime the operations and bytes a nanosecond."""
+    """What one call at a length has to do, where that is known: operations by the model's structure (`dense_flops`: if
+    a sparse one read every key), operations and bytes by the graph, the memory that is predicted from it, and by
+    runtime the operations and bytes a nanosecond."""
 
+    batch: int
     length: int
     flops: int | None = None
+    dense_flops: int | None = None
     graph_flops: int | None = None
     graph_bytes: int | None = None
     predicted: Mapping[str, int] = field(default_factory=dict)
@@ -46,7 +54,7 @@ class Work:
     @property
     def amount(self) -> float:
         """What the time of a call goes by; without a better count the square of the length, as the worst case."""
-        return self.graph_flops or self.flops or float(max(1, self.length)) ** 2
+        return self.graph_flops or self.flops or float(self.batch * max(1, self.length) ** 2)
 
 
 @dataclass
@@ -65,23 +73,29 @@ class Trial:
 
 
 class Bench:
-    """The processes of one exported model, one for each runtime; use as a context manager, which ends them."""
+    """The processes of one exported model, one for each runtime and a second one for that of the control, if any.
 
-    def __init__(self, model: Path, runtimes: Sequence[str], threads: int, logs: Path) -> None:
+    Use as a context manager, which ends them.
+    """
+
+    def __init__(
+        self, model: Path, runtimes: Sequence[str], threads: int, logs: Path, *, control: str | None = None
+    ) -> None:
         self._model = model
         self._runtimes = runtimes
+        self._control = control
+        self._processes = {name: name for name in runtimes} | ({TWIN: control} if control else {})
         self._threads = threads
         self._logs = logs
         self._workers: dict[str, Worker] = {}
         self._prepare_s: dict[str, float] = {}
         self._refused: dict[str, str] = {}
         self._hung: dict[str, str] = {}
-        self._last: tuple[float, float] | None = None
         self._random = random.Random(0)
 
     def __enter__(self) -> Bench:
-        with ThreadPoolExecutor(len(self._runtimes)) as pool:
-            list(pool.map(self._load, self._runtimes))
+        with ThreadPoolExecutor(len(self._processes)) as pool:
+            list(pool.map(self._load, self._processes))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,20 +104,20 @@ class Bench:
 
     def turn_to(self, model: Path) -> None:
         """Load another model into the processes that are there."""
-        self._model, self._last = model, None
+        self._model = model
         self._refused.clear()
         self._hung.clear()
-        for name in self._runtimes:
+        for name in self._processes:
             self._load(name)
 
     def call_ns(self, budget_s: float) -> dict[str, float | None]:
         """Nanoseconds of a call of the loaded model on an input of the declared shape, by runtime."""
-        trials, _ = self._trials({}, None, budget_s)
+        trials, _ = self._trials(self._runtimes, {}, None, budget_s)
         return {name: trial.median_ns() or None for name, trial in trials.items()}
 
     def rate(self, flops: int, budget_s: float) -> dict[str, float | None]:
         """The most operations per nanosecond (Gflop/s) that each runtime reaches on an input of the declared shape."""
-        trials, _ = self._trials({}, None, budget_s)
+        trials, _ = self._trials(self._runtimes, {}, None, budget_s)
         least = {name: min((ns for block in trial.blocks for ns in block), default=0) for name, trial in trials.items()}
         return {name: round(flops / ns, 1) if ns else None for name, ns in least.items()}
 
@@ -111,20 +125,18 @@ class Bench:
         self, cases: Mapping[str, Case], shape: Mapping[str, int], truth: Path, budget_s: float, work: Work
     ) -> list[Measurement]:
         """One length on every runtime (`cases` by runtime name) at the sizes `shape`, within about `budget_s`."""
-        trials, stopped = self._trials(shape, truth, budget_s)
-        call_s = sum(trial.median_ns() for trial in trials.values()) / 1e9
-        self._last = (work.amount, call_s)
-        return [self._measurement(cases[name], trial, work, stopped) for name, trial in trials.items()]
+        roomy = sum(work.predicted.values()) <= TWIN_SHARE * free_bytes()
+        trials, stopped = self._trials(self._processes if roomy else self._runtimes, shape, truth, budget_s)
+        twin = trials.pop(TWIN, None)
+        twins = {self._control: tuple(twin.blocks)} if twin and twin.reason is None else {}
+        return [
+            self._measurement(cases[name], trial, work, stopped, twins.get(name, ())) for name, trial in trials.items()
+        ]
 
-    def expected_s(self, work: Work) -> float:
-        """What one call on every runtime will take together, by what the last length took; 0 before the first."""
-        if self._last is None:
-            return 0.0
-        amount, call_s = self._last
-        return call_s * max(1.0, work.amount / amount)
-
-    def _trials(self, shape: Mapping[str, int], truth: Path | None, budget_s: float) -> tuple[dict[str, Trial], str]:
-        trials = {name: Trial(reason=self._refused.get(name)) for name in self._runtimes}
+    def _trials(
+        self, names: Iterable[str], shape: Mapping[str, int], truth: Path | None, budget_s: float
+    ) -> tuple[dict[str, Trial], str]:
+        trials = {name: Trial(reason=self._refused.get(name)) for name in names}
         for name, trial in trials.items():
             self._stage(name, trial, shape, truth)
         stopped = self._time(trials, budget_s)
@@ -146,34 +158,40 @@ class Bench:
         trial.reason = trial.reason or wrong(trial.errors)
 
     def _time(self, trials: Mapping[str, Trial], budget_s: float) -> str:
-        """Alternate blocks in shuffled order; returns why it stopped."""
+        """Alternate blocks in shuffled order; returns why it stopped, which the twin has no say in."""
         began = time.monotonic()
         rounds = 0
-        while ready := [name for name, trial in trials.items() if trial.reason is None]:
+        while any(trial.reason is None for name, trial in trials.items() if name != TWIN):
+            ready = [name for name, trial in trials.items() if trial.reason is None]
             for name in self._random.sample(ready, len(ready)):
                 answer = self._ask(name, trials[name], "block", seconds=budget_s / (ROUNDS * len(ready)))
                 trials[name].blocks.append(tuple(answer.get("ns", ())))
             rounds += 1
             if rounds >= FEWEST:
-                if precise([[median(block) for block in trials[name].blocks if block] for name in ready]):
+                timed = [trials[name].blocks for name in ready if name != TWIN]
+                if precise([[median(block) for block in blocks if block] for blocks in timed]):
                     return "precision"
                 if time.monotonic() - began >= budget_s:
                     return "budget"
         return "failure"
 
-    def _measurement(self, case: Case, trial: Trial, work: Work, stopped: str) -> Measurement:
+    def _measurement(
+        self, case: Case, trial: Trial, work: Work, stopped: str, twin_ns: tuple[tuple[int, ...], ...]
+    ) -> Measurement:
         if trial.reason is not None:
             return Measurement(case=case, status="failed", reason=trial.reason, errors=trial.errors)
         return Measurement(
             case=case,
             status="ok",
             blocks_ns=tuple(trial.blocks),
+            twin_ns=twin_ns,
             prepare_s=self._prepare_s[case.runtime],
             peak_bytes=trial.facts["peak_bytes"],
             flops=work.flops,
             errors=trial.errors,
             placement=Placement(**trial.facts["placement"]),
             stopped=stopped,
+            dense_flops=work.dense_flops,
             graph_flops=work.graph_flops,
             graph_bytes=work.graph_bytes,
             memory={**trial.facts.get("memory", {}), **work.predicted} or None,
@@ -181,7 +199,8 @@ class Bench:
         )
 
     def _load(self, name: str) -> None:
-        """Start a runtime's process and load the model, or remember why it refuses."""
+        """Start a process and load the model on its runtime, or remember why it refuses."""
+        runtime = self._processes[name]
         worker = self._workers.get(name) or Worker(self._logs / f"{self._model.name}-{name}.log", self._threads)
         self._workers[name] = worker
         try:
@@ -189,9 +208,9 @@ class Bench:
                 "load",
                 TIMEOUT_S,
                 folder=str(self._model),
-                runtime=name,
+                runtime=runtime,
                 threads=self._threads,
-                memory_bytes=_memory(name),
+                memory_bytes=_memory(runtime),
             )
             self._prepare_s[name] = answer["prepare_s"]
         except WorkerError as error:
@@ -215,7 +234,10 @@ class Bench:
 
 
 def precise(medians: Sequence[Sequence[float]]) -> bool:
-    """Whether every time is known well enough, and every ratio to the first runtime well enough to tell 3 % apart."""
+    """Whether every time is known well enough, and every ratio to the first runtime well enough to tell 3 % apart.
+
+    What lies between the processes (`twins`) may be more than that, but no further block would make it less.
+    """
     if not all(narrow_enough(times) for times in medians):
         return False
     first, *others = medians
@@ -225,8 +247,12 @@ def precise(medians: Sequence[Sequence[float]]) -> bool:
 
 def _memory(runtime: str) -> int | None:
     """What the process of a runtime may allocate; on CUDA address space says nothing about memory."""
-    cuda = "cuda" in runtime or "tensorrt" in runtime
-    return None if cuda else int(free_bytes() * MEMORY_SHARE)
+    return None if on_cuda(runtime) else int(free_bytes() * MEMORY_SHARE)
+
+
+def on_cuda(runtime: str) -> bool:
+    """Whether a runtime computes on a GPU, by its name: asking the runtime itself would load its library."""
+    return "cuda" in runtime or "tensorrt" in runtime
 
 
 def wrong(errors: Sequence[OutputError]) -> str | None:

@@ -5,8 +5,9 @@ So do asynchronous calls and missing warm-up look from outside, in published tab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from .records import Measurement
 
@@ -15,7 +16,31 @@ from .records import Measurement
 HEADROOM = 3.0
 SHARE = 0.5  # of the earlier time: added work that takes less than this at the full rate may vanish beside it
 FLAT, MORE = 1.1, 64.0  # without a rate: a time that grew by less than this factor while work grew by more than that
+# Keys of a machine's facts (see `yardsticks`): the rates of matrix products by runtime, and the facts of the other
+# precisions than float32, by precision.
+GFLOPS, PRECISIONS, FLOAT = "matmul_gflops", "precisions", "fp32"
 FIRST = 3.0  # a first call that takes so many times the median of the others was not warm
+
+
+def ceiling(machine: Mapping[str, Any], dtype: str) -> float | None:
+    """Operations a nanosecond that the best of the runtimes reaches in a precision, or in float32 if that is more.
+
+    Parts of a half graph are computed in float32, and on some processors all of it. None: not known for the precision.
+    """
+    own, single = (_rates(of_precision(machine, kind)) for kind in (dtype, FLOAT))
+    return max((*own, *single)) if own else None
+
+
+def of_precision(machine: Mapping[str, Any], dtype: str) -> Mapping[str, Any]:
+    """The facts of a machine about one precision."""
+    others = machine.get(PRECISIONS)
+    found = machine if dtype == FLOAT else others.get(dtype) if isinstance(others, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _rates(facts: Mapping[str, Any]) -> list[float]:
+    found = facts.get(GFLOPS)
+    return [rate for rate in found.values() if isinstance(rate, int | float)] if isinstance(found, Mapping) else []
 
 
 def refusal(m: Measurement, shorter: Sequence[Measurement], peak_gflops: float | None) -> str | None:

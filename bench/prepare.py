@@ -15,7 +15,8 @@ from ..models.phases import example_sizes
 from .client import Worker, WorkerDied, WorkerError
 from .plan import Plan
 from .records import Verdict
-from .suite import Group, Suite, case, sizes
+from .suite import Group, Point, sizes
+from .yardsticks import Yardstick
 
 TIMEOUT_S = 600.0  # an export that needs longer is taken for hung
 
@@ -24,23 +25,24 @@ TIMEOUT_S = 600.0  # an export that needs longer is taken for hung
 class Prepared:
     """One export: its verdict, or the reason why there is no model to measure.
 
-    `left_out` when the budget is the reason; `untrue` are the lengths without truth, with the reason; `costs` what the
-    graph computes and moves at each length (see `graph_cost.Cost`), where that can be told.
+    `left_out` when the budget is the reason; `untrue` are the points without truth, with the reason; `costs` what the
+    graph computes and moves at each point (see `graph_cost.Cost`), where that can be told; `positions` is where the
+    table that the graph looks positions up in ends.
     """
 
     name: str
     verdict: Verdict | None = None
     reason: str | None = None
     left_out: bool = False
-    untrue: dict[int, str] = field(default_factory=dict)
-    costs: dict[int, dict[str, int]] = field(default_factory=dict)
+    untrue: dict[Point, str] = field(default_factory=dict)
+    costs: dict[Point, dict[str, int]] = field(default_factory=dict)
+    positions: int | None = None
 
 
 class Preparation:
     """The exports of a run, on as many workers as there are cores."""
 
-    def __init__(self, suite: Suite, groups: list[Group], folder: Path, lanes: int, plan: Plan) -> None:
-        self.suite = suite
+    def __init__(self, groups: list[Group], folder: Path, lanes: int, plan: Plan) -> None:
         self.groups = groups
         self.folder = folder
         self._lanes = lanes
@@ -49,7 +51,7 @@ class Preparation:
         self._workers: list[Worker] = []
         self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
 
-    def run(self, yardsticks: Sequence[str]) -> Iterator[Prepared]:
+    def run(self, yardsticks: Sequence[Yardstick]) -> Iterator[Prepared]:
         """Prepare every group, longest exports first, and `yardsticks`, in the order in which they are done.
 
         Raises:
@@ -59,7 +61,7 @@ class Preparation:
         pool = ThreadPoolExecutor(self._lanes)
         try:
             jobs = [pool.submit(self._group, group) for group in longest_first]
-            jobs += [pool.submit(self._yardstick, name) for name in yardsticks]
+            jobs += [pool.submit(self._yardstick, yardstick) for yardstick in yardsticks]
             yield from (job.result() for job in as_completed(jobs))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -71,9 +73,9 @@ class Preparation:
         """The folder of an export."""
         return self.folder / name
 
-    def truth(self, group: Group, length: int) -> Path:
+    def truth(self, group: Group, point: Point) -> Path:
         """The truth file of one case."""
-        return self.folder / f"{group.name}-{length}.npz"
+        return self.folder / f"{group.name}-{point.batch}x{point.length}.npz"
 
     def _group(self, group: Group) -> Prepared:
         """Export a group, write the truth of each case that can run, and ask whether it is the same function."""
@@ -84,47 +86,48 @@ class Preparation:
         try:
             folder = str(self.model(group.name))
             source = asdict(group.source)
-            worker.ask("export", TIMEOUT_S, folder=folder, source=source, phase=group.phase, dtype=group.dtype)
-            prepared = Prepared(group.name, verdict=self._verdict(group, worker), costs=self._costs(group, worker))
-            for length in group.lengths:
-                if group.too_long(length) is None:
-                    worker = self._truth(group, length, worker, prepared.untrue)
+            made = worker.ask("export", TIMEOUT_S, folder=folder, source=source, phase=group.phase, dtype=group.dtype)
+            verdict, costs = self._verdict(group, worker), self._costs(group, worker)
+            prepared = Prepared(group.name, verdict=verdict, costs=costs, positions=made.get("positions"))
+            for point in group.points:
+                if group.too_long(point.length, prepared.positions) is None:
+                    worker = self._truth(group, point, worker, prepared.untrue)
         except WorkerError as error:
             prepared = Prepared(group.name, reason=f"export failed: {_unless_full(error)}")
         self._give_back(worker)
         return prepared
 
-    def _costs(self, group: Group, worker: Worker) -> dict[int, dict[str, int]]:
-        """What the graph costs at each length; nothing where a shape depends on data."""
-        shapes = [sizes(case(self.suite, group, length, "")) for length in group.lengths]
+    def _costs(self, group: Group, worker: Worker) -> dict[Point, dict[str, int]]:
+        """What the graph costs at each point; nothing where a shape depends on data."""
+        shapes = [sizes(group.case(point, "")) for point in group.points]
         try:
             found = worker.ask("costs", TIMEOUT_S, folder=str(self.model(group.name)), shapes=shapes)["costs"]
         except WorkerDied:
             raise
         except WorkerError:
             return {}
-        return dict(zip(group.lengths, found, strict=True))
+        return dict(zip(group.points, found, strict=True))
 
-    def _truth(self, group: Group, length: int, worker: Worker, untrue: dict[int, str]) -> Worker:
-        """Write the truth of one length, or note why there is none; returns a worker that lives."""
-        shape = sizes(case(self.suite, group, length, ""))
-        file = str(self.truth(group, length))
+    def _truth(self, group: Group, point: Point, worker: Worker, untrue: dict[Point, str]) -> Worker:
+        """Write the truth of one point, or note why there is none; returns a worker that lives."""
+        shape = sizes(group.case(point, ""))
+        file = str(self.truth(group, point))
         try:
             most_s = self._plan.truth_s(TIMEOUT_S)
             worker.ask("truth", most_s, folder=str(self.model(group.name)), sizes=shape, file=file)
         except WorkerError as error:
-            untrue[length] = f"no truth to compare with: {_unless_full(error)}"
+            untrue[point] = f"no truth to compare with: {_unless_full(error)}"
         return worker if worker.alive else self._take()
 
-    def _yardstick(self, name: str) -> Prepared:
+    def _yardstick(self, yardstick: Yardstick) -> Prepared:
         worker = self._take()
         try:
-            source = {"kind": "module", "name": f"isorun.models.yardstick:{name}"}
-            folder = str(self.model(name))
-            worker.ask("export", TIMEOUT_S, folder=folder, source=source, phase="forward", dtype="fp32")
-            prepared = Prepared(name)
+            source = {"kind": "module", "name": f"isorun.models.yardstick:{yardstick.factory}"}
+            folder = str(self.model(yardstick.name))
+            worker.ask("export", TIMEOUT_S, folder=folder, source=source, phase="forward", dtype=yardstick.dtype)
+            prepared = Prepared(yardstick.name)
         except WorkerError as error:
-            prepared = Prepared(name, reason=str(_unless_full(error)))
+            prepared = Prepared(yardstick.name, reason=str(_unless_full(error)))
         self._give_back(worker)
         return prepared
 

@@ -85,6 +85,8 @@ class Measurement:
     memory, and `memory` its parts (see `memory`): weights, cache, activations, arena, beside what was predicted.
     `flops` counts what the model computes in one call, `graph_flops` and `graph_bytes` what its graph does (see
     `graph_cost`), and `expected_ns` is the time of both at the rates that this runtime reached on bare products.
+    `twin_ns` are the blocks of a second process of the same runtime (see `twins`), paired in time with `blocks_ns`.
+    `dense_flops` are the `flops` of the same model if it read every key; None where it does, or nobody knows.
     """
 
     case: Case
@@ -101,6 +103,8 @@ class Measurement:
     graph_bytes: int | None = None
     memory: Mapping[str, int] | None = None
     expected_ns: float | None = None
+    dense_flops: int | None = None
+    twin_ns: tuple[tuple[int, ...], ...] = ()
 
     @property
     def work(self) -> float | None:
@@ -111,6 +115,16 @@ class Measurement:
     def block_medians_ns(self) -> tuple[float, ...]:
         """The median of each block, in nanoseconds."""
         return tuple(median(block) for block in self.blocks_ns if block)
+
+    @cached_property
+    def twin_medians_ns(self) -> tuple[float, ...]:
+        """The same of the second process; empty where there was none."""
+        return tuple(median(block) for block in self.twin_ns if block)
+
+    @property
+    def twin_median_ns(self) -> float:
+        """The median of these; 0 where there was none."""
+        return median(self.twin_medians_ns) if self.twin_medians_ns else 0.0
 
     @cached_property
     def median_ns(self) -> float | None:
@@ -176,6 +190,7 @@ def from_line(line: str) -> Measurement | Verdict:
 def _measurement(data: dict[str, Any]) -> Measurement:
     data["case"] = Case(**data["case"])
     data["blocks_ns"] = tuple(tuple(block) for block in data["blocks_ns"])
+    data["twin_ns"] = tuple(tuple(block) for block in data.get("twin_ns", ()))  # runs before the control have none
     data["errors"] = tuple(OutputError(**error) for error in data["errors"])
     if data["placement"] is not None:
         data["placement"] = Placement(**data["placement"])

@@ -15,18 +15,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..models.cost import flops
+from ..models.cost import dense_flops, flops
 from ..runtimes import all_runtimes
 from . import yardsticks
 from .environment import cores, describe
 from .exported import facts, joined
 from .measure import Bench, Work
-from .plan import LEAST_CASE_S, Plan
-from .plausible import refusal
+from .plan import LEAST_CASE_S, Pace, Plan
+from .plausible import ceiling, refusal
 from .prepare import Preparation, Prepared
 from .records import Case, Measurement, Run, RunError, Verdict, read_run, write_header
 from .resume import alone, append, length_of, mend, refuse_other_place, suite_of
-from .suite import Group, Suite, SuiteError, case, groups, sizes
+from .suite import Group, Point, Suite, SuiteError, groups, sizes
+from .twins import control
 
 PREDICTED = ("weights", "cache", "activations")  # what a graph says about memory
 
@@ -60,9 +61,9 @@ class Runner:
         self._threads = cores()
         self._header: dict[str, Any] = {}
         self._lines: dict[Case, list[Measurement]] = {}
-        lengths = sum(len(group.lengths) for group in self._groups)
-        self._plan = Plan(suite.budget_s, lengths, limited=suite.limited)
-        self.total = len(self._groups) + lengths
+        points = sum(len(group.points) for group in self._groups)
+        self._plan = Plan(suite.budget_s, points, limited=suite.limited)
+        self.total = len(self._groups) + points
         self._done = 0
 
     @classmethod
@@ -94,7 +95,7 @@ class Runner:
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir()
             try:
-                for step in self._steps(Preparation(self.suite, self._groups, work, self._threads, self._plan)):
+                for step in self._steps(Preparation(self._groups, work, self._threads, self._plan)):
                     append(self.folder / "records.jsonl", *step.records)
                     yield step
                 self._header["finished"] = _now()
@@ -114,15 +115,16 @@ class Runner:
         found: dict[str, Prepared] = {}
         known = {_graph(verdict) for verdict in self._earlier.verdicts} if self._earlier else set()
         machine = self._header["environment"]
-        needed = yardsticks.missing(machine)
+        needed = yardsticks.missing(machine, self.suite.dtypes, self._present)
+        names = [yardstick.name for yardstick in needed]
         for prepared in preparation.run(needed):
             found[prepared.name] = prepared
             verdict = prepared.verdict
-            if prepared.name not in yardsticks.FACTS:
+            if prepared.name not in names:
                 new = [verdict] if verdict and _graph(verdict) not in known else []
                 yield self._step(f"exported {prepared.name}", new)
-        if needed and all(found[name].reason is None for name in needed):
-            machine |= yardsticks.measure(preparation.folder, self._present, self._threads)
+        there = [yardstick for yardstick in needed if found[yardstick.name].reason is None]
+        yardsticks.measure(machine, there, preparation.folder, self._present, self._threads)
         exports = [told for group in self._groups if (told := facts(group, preparation.model(group.name)))]
         self._header["exports"] = joined(self._header.get("exports", ()), exports)
         write_header(self.folder, self._header)
@@ -132,81 +134,84 @@ class Runner:
     def _group(self, group: Group, prepared: Prepared, preparation: Preparation) -> Iterator[Step]:
         if prepared.reason is not None:
             status = "skipped" if prepared.left_out else "failed"
-            for length in group.lengths:
-                yield self._unmeasured(group, length, status, prepared.reason, left_out=prepared.left_out)
+            for point in group.points:
+                yield self._unmeasured(group, point, status, prepared.reason, left_out=prepared.left_out)
             return
-        with Bench(preparation.model(group.name), self._present, self._threads, preparation.folder) as bench:
-            for length in group.lengths:
-                yield self._length(group, length, prepared, preparation, bench)
+        pace = Pace()
+        for line in group.lines:  # in processes of its own: what a long call left in memory is not another batch's
+            model, twinned = preparation.model(group.name), control(self._present)
+            with Bench(model, self._present, self._threads, preparation.folder, control=twinned) as bench:
+                for point in line:
+                    yield self._point(group, point, prepared, preparation.truth(group, point), bench, pace)
 
-    def _length(self, group: Group, length: int, prepared: Prepared, preparation: Preparation, bench: Bench) -> Step:
-        reason = group.too_long(length)
+    def _point(self, group: Group, point: Point, prepared: Prepared, truth: Path, bench: Bench, pace: Pace) -> Step:
+        reason = group.too_long(point.length, prepared.positions)
         if reason is not None:
-            return self._unmeasured(group, length, "skipped", reason)
-        if length in prepared.untrue:
-            return self._unmeasured(group, length, "failed", prepared.untrue[length])
-        shape = sizes(self._case(group, length, ""))
-        work = self._work(group, length, prepared, shape)
-        reason = self._plan.refuses(bench.expected_s(work))
+            return self._unmeasured(group, point, "skipped", reason)
+        if point in prepared.untrue:
+            return self._unmeasured(group, point, "failed", prepared.untrue[point])
+        shape = sizes(group.case(point, ""))
+        work = self._work(group, point, prepared, shape)
+        reason = self._plan.refuses(pace.expected_s(work.amount))
         if reason is not None:
-            return self._unmeasured(group, length, "skipped", reason, left_out=True)
-        cases = {name: self._case(group, length, name) for name in self._present}
-        measured = bench.measure(cases, shape, preparation.truth(group, length), self._plan.share_s(), work)
+            return self._unmeasured(group, point, "skipped", reason, left_out=True)
+        cases = {name: group.case(point, name) for name in self._present}
+        measured = bench.measure(cases, shape, truth, self._plan.share_s(), work)
+        pace.saw(work.amount, sum((m.median_ns or 0.0) + m.twin_median_ns for m in measured) / 1e9)
         measured = [self._believed(m) for m in measured]
         self._plan.done()
-        return self._step(f"{group.name} {length}", [*measured, *self._rows(group, length, self.missing)])
+        return self._step(f"{group.name} {point}", [*measured, *self._rows(group, point, self.missing)])
 
-    def _work(self, group: Group, length: int, prepared: Prepared, shape: dict[str, int]) -> Work:
+    def _work(self, group: Group, point: Point, prepared: Prepared, shape: dict[str, int]) -> Work:
         """What a call has to do: by the model's structure, and by its graph at the rates of this machine."""
-        cost = prepared.costs.get(length, {})
+        cost = prepared.costs.get(point, {})
         return Work(
-            length,
+            point.batch,
+            point.length,
             flops(group.config, group.phase, shape) if group.config else None,
+            dense_flops=dense_flops(group.config, group.phase, shape) if group.config else None,
             graph_flops=cost.get("flops"),
             graph_bytes=cost.get("bytes"),
             predicted={f"predicted_{kind}": cost[kind] for kind in PREDICTED if kind in cost},
-            rates=yardsticks.rates(self._header["environment"]) if group.dtype == "fp32" else {},
+            rates=yardsticks.rates(self._header["environment"], group.dtype),
         )
 
     def _believed(self, m: Measurement) -> Measurement:
         """A measurement, or a failed one that keeps its samples when its time cannot be."""
         line = self._lines.setdefault(replace(m.case, seq=0, past=0), [])
-        peak = yardsticks.peak(self._header["environment"]) if m.case.dtype == "fp32" else None
+        peak = ceiling(self._header["environment"], m.case.dtype)
         reason = refusal(m, line, peak) if m.status == "ok" else None
         line.append(m)
         return replace(m, status="failed", reason=reason) if reason else m
 
-    def _unmeasured(self, group: Group, length: int, status: Any, reason: str, *, left_out: bool = False) -> Step:
+    def _unmeasured(self, group: Group, point: Point, status: Any, reason: str, *, left_out: bool = False) -> Step:
         """A row with the reason for each runtime that is here, and its own reason for each that is not."""
         self._plan.done()
         stopped = "budget" if left_out else None
         rows = [
-            Measurement(case=self._case(group, length, name), status=status, reason=reason, stopped=stopped)
+            Measurement(case=group.case(point, name), status=status, reason=reason, stopped=stopped)
             for name in self._present
         ]
-        return self._step(f"{group.name} {length}", [*rows, *self._rows(group, length, self.missing)])
+        return self._step(f"{group.name} {point}", [*rows, *self._rows(group, point, self.missing)])
 
-    def _rows(self, group: Group, length: int, reasons: dict[str, str]) -> list[Measurement]:
+    def _rows(self, group: Group, point: Point, reasons: dict[str, str]) -> list[Measurement]:
         return [
-            Measurement(case=self._case(group, length, name), status="skipped", reason=reason)
+            Measurement(case=group.case(point, name), status="skipped", reason=reason)
             for name, reason in reasons.items()
         ]
-
-    def _case(self, group: Group, length: int, runtime: str) -> Case:
-        return case(self.suite, group, length, runtime)
 
     def _step(self, label: str, records: Sequence[Measurement | Verdict]) -> Step:
         self._done += 1
         return Step(label, self._done, self.total, tuple(records))
 
     def _remaining(self) -> list[Group]:
-        """The groups with the lengths that have no row yet; a group that is complete is not exported again."""
+        """The groups with the points that have no row yet; a group that is complete is not exported again."""
         done = {length_of(m) for m in self._earlier.measurements} if self._earlier else set()
         left = [
-            replace(group, lengths=tuple(n for n in group.lengths if self._case(group, n, "") not in done))
+            replace(group, points=tuple(point for point in group.points if group.case(point, "") not in done))
             for group in groups(self.suite)
         ]
-        return [group for group in left if group.lengths]
+        return [group for group in left if group.points]
 
     def _open_header(self) -> None:
         """Write the header; a new folder appears with it or not at all."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..export.artifact import DTYPES
 from ..export.source import SIZES, Source, SourceError, parse
@@ -19,14 +21,16 @@ from ..runtimes import all_runtimes
 from .records import Case
 from .suitefile import SuiteError, known, lengths, names, read
 
-__all__ = ["Group", "Suite", "SuiteError", "case", "groups", "known", "lengths", "load", "names", "sizes"]
+__all__ = ["Group", "Point", "Suite", "SuiteError", "groups", "known", "lengths", "load", "names", "sizes"]
 
 DEFAULTS = {"size": "small", "batch": 1, "dtypes": ("fp32",), "seq": (), "past": (), "budget_s": 600, "limited": False}
+LEAST = {"batch": 1, "seq": 1, "past": 0}  # a decode step may be the first
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """What to measure. `seq` are lengths of forward passes, `past` cached tokens before a decode step of one token.
+    """What to measure. `seq` are lengths of forward passes, `past` cached tokens before a decode step of one token,
+    and each of them is measured with each number of rows in `batch`.
 
     `models` are what `isorun export` takes: presets, checkpoint folders, hf:FOLDER, module:factory. In a file the one
     model "all" stands for every preset.
@@ -40,16 +44,26 @@ class Suite:
     models: tuple[str, ...]
     runtimes: tuple[str, ...]
     dtypes: tuple[str, ...] = ("fp32",)
-    batch: int
+    batch: tuple[int, ...]
     seq: tuple[int, ...]
     past: tuple[int, ...]
     budget_s: float
     limited: bool = False
 
 
+class Point(NamedTuple):
+    """Where a group is measured: the rows of a call, and the length along which its cost grows."""
+
+    batch: int
+    length: int
+
+    def __str__(self) -> str:
+        return str(self.length) if self.batch == 1 else f"{self.batch} x {self.length}"
+
+
 @dataclass(frozen=True)
 class Group:
-    """The cases of one exported model, by length; each length is measured on every runtime in turn.
+    """The cases of one exported model, by batch and length; each point is measured on every runtime in turn.
 
     `config` is None for a model that is not made of these modules: its operations and its limit are not known.
     """
@@ -58,7 +72,12 @@ class Group:
     config: ModelConfig | None
     phase: str
     dtype: str
-    lengths: tuple[int, ...]
+    points: tuple[Point, ...]
+
+    @property
+    def lines(self) -> list[list[Point]]:
+        """The points of each batch: along one of these lines, and no other, time grows with length."""
+        return [list(line) for _, line in groupby(self.points, lambda point: point.batch)]
 
     @property
     def model(self) -> str:
@@ -73,10 +92,24 @@ class Group:
         dtype = f"-{self.dtype}" if self.dtype != "fp32" else ""
         return re.sub(r"[^\w.@-]+", "_", f"{self.model}{size}-{self.phase}{dtype}")
 
-    def too_long(self, length: int) -> str | None:
-        """Why this length cannot run, if it cannot."""
+    def case(self, point: Point, runtime: str) -> Case:
+        """The case of one point on one runtime."""
+        step = self.phase == "step"
+        return Case(
+            model=self.model,
+            size=self.source.size,
+            phase=self.phase,
+            dtype=self.dtype,
+            runtime=runtime,
+            batch=point.batch,
+            seq=1 if step else point.length,
+            past=point.length if step else 0,
+        )
+
+    def too_long(self, length: int, table: int | None = None) -> str | None:
+        """Why this length cannot run, if it cannot; `table` are the positions of a model whose export alone tells."""
         tokens = length + 1 if self.phase == "step" else length
-        limit = self.config.max_tokens if self.config else None
+        limit = self.config.max_tokens if self.config else table
         if limit is None or tokens <= limit:
             return None
         return f"{tokens} tokens exceed the table of {limit} positions of {self.model}"
@@ -90,9 +123,8 @@ def load(name: str, **chosen: Any) -> Suite:
             chosen length that a model cannot have.
     """
     content = {**DEFAULTS, **read(name), **{key: value for key, value in chosen.items() if value is not None}}
-    for key in ("seq", "past"):
-        least = 0 if key == "past" else 1  # a decode step may be the first
-        content[key] = lengths(content[key], least) if content[key] != () else ()
+    for key, least in LEAST.items():
+        content[key] = lengths(content[key], least, what=key) if content[key] != () else ()
     if list(content["models"]) == ["all"]:
         content["models"] = list(PRESETS)
     for key in ("models", "runtimes", "dtypes"):
@@ -115,40 +147,39 @@ def groups(suite: Suite) -> list[Group]:
     """One group for each model, phase and dtype of the grid: forward passes, and steps where the model decodes.
 
     Raises:
-        SuiteError: a model that is not there, or two of one name.
+        SuiteError: a model that is not there or whose phases cannot be told, or two of one name.
     """
     found = []
     for text in suite.models:
         source, config = _model(text, suite.size)
         for dtype in suite.dtypes:
             if suite.seq:
-                found.append(Group(source, config, "forward", dtype, suite.seq))
-            if suite.past and config is not None and "step" in phases(config):
-                found.append(Group(source, config, "step", dtype, suite.past))
+                found.append(Group(source, config, "forward", dtype, _points(suite, suite.seq)))
+            if suite.past and "step" in (phases(config) if config else _phases(source)):
+                found.append(Group(source, config, "step", dtype, _points(suite, suite.past)))
     for name, count in Counter(group.name for group in found).items():
         if count > 1:
             raise SuiteError(f"two models of this suite are both called {name!r}: measure them apart")
     return found
 
 
-def case(suite: Suite, group: Group, length: int, runtime: str) -> Case:
-    """The case of one length on one runtime."""
-    step = group.phase == "step"
-    return Case(
-        model=group.model,
-        size=group.source.size,
-        phase=group.phase,
-        dtype=group.dtype,
-        runtime=runtime,
-        batch=suite.batch,
-        seq=1 if step else length,
-        past=length if step else 0,
-    )
-
-
 def sizes(case: Case) -> dict[str, int]:
     """The free axes of a signature for a case; the source of an encoder-decoder is as long as what is decoded."""
     return {"batch": case.batch, "sequence": case.seq, "past": case.past, "source": max(1, case.length)}
+
+
+def _points(suite: Suite, lengths: Iterable[int]) -> tuple[Point, ...]:
+    """Each length at each batch, a line a batch."""
+    return tuple(Point(batch, length) for batch in suite.batch for length in lengths)
+
+
+@lru_cache  # a factory builds its model to tell
+def _phases(source: Source) -> Collection[str]:
+    """The phases of a model that is not made of these modules, as its own code tells them."""
+    try:
+        return source.phases()
+    except SourceError as error:
+        raise SuiteError(str(error)) from None
 
 
 def _model(text: str, size: str) -> tuple[Source, ModelConfig | None]:
@@ -175,7 +206,7 @@ def _refuse_empty(suite: Suite) -> None:
 def _refuse_too_long(suite: Suite, phase: str) -> None:
     planned: Iterable[Group] = (group for group in groups(suite) if group.phase == phase)
     for group in planned:
-        for length in group.lengths:
-            reason = group.too_long(length)
+        for point in group.points:
+            reason = group.too_long(point.length)
             if reason:
                 raise SuiteError(f"{reason}: choose shorter lengths, or leave the model out with --models")

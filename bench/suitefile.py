@@ -11,12 +11,14 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "suites"
 TEXTS, NUMBER, LENGTHS = "a list of texts", "a positive number", 'lengths, as "64:1024:2x" or [64, 128]'
+ROWS = "a whole number of at least 1, or several, as [1, 2, 8]"
+MOST = 1000  # numbers in a list: beyond it a range was mistyped
 KEYS = {
     "models": TEXTS,
     "runtimes": TEXTS,
     "dtypes": TEXTS,
     "size": "a text",
-    "batch": "a whole number of at least 1",
+    "batch": ROWS,
     "seq": LENGTHS,
     "past": LENGTHS,
     "budget_s": NUMBER,
@@ -72,18 +74,22 @@ def known(kind: str, given: Iterable[str], choices: Collection[str], where: str 
             raise SuiteError(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
 
 
-def lengths(given: str | list[int], least: int = 1) -> tuple[int, ...]:
-    """Lengths from "64,100", "128:8192:2x" (doubling), "128:1024:+128" (in steps), or a list.
+def lengths(given: str | int | list[int], least: int = 1, what: str = "lengths") -> tuple[int, ...]:
+    """Lengths, or sizes of `what` else, from "64,100", "128:8192:2x" (doubling), "128:1024:+128" (in steps), or a list.
 
     Raises:
-        SuiteError: not of these forms, none in it, or one below `least`.
+        SuiteError: not of these forms, none in it, more than `MOST`, or one below `least`.
     """
     try:
-        found = tuple(given) if isinstance(given, list) else _parse(given)
+        found = _parse(given) if isinstance(given, str) else tuple(given) if isinstance(given, list) else (given,)
     except ValueError:
-        raise SuiteError(f"lengths {given!r}: write 64,128 or 64:1024:2x or 64:1024:+64") from None
-    if not found or min(found) < least:
-        raise SuiteError(f"lengths {given!r}: no length of at least {least} in it")
+        raise SuiteError(f"{what} {given!r}: write 64,128 or 64:1024:2x or 64:1024:+64") from None
+    if len(found) > MOST:
+        raise SuiteError(f"{what} {given!r}: more than {MOST} numbers")
+    if not found:
+        raise SuiteError(f"{what} {given!r}: there is no number in it")
+    if min(found) < least:
+        raise SuiteError(f"{what} {given!r}: {min(found)} is below {least}")
     return tuple(sorted(set(found)))
 
 
@@ -112,8 +118,8 @@ def _range(low: int, high: int, step: str) -> tuple[int, ...]:
     summand = int(step[1:]) if step.startswith("+") else 0
     if low < 1 or (factor < 2 and summand < 1):
         raise ValueError(step)
-    found = []
-    while low <= high:
+    found: list[int] = []
+    while low <= high and len(found) <= MOST:
         found.append(low)
         low = low * factor + summand
     return tuple(found)
@@ -124,13 +130,15 @@ def _fits(key: str, value: Any) -> bool:
     kind = KEYS[key]
     if kind == TEXTS:
         return isinstance(value, list) and bool(value) and all(isinstance(item, str) and item for item in value)
-    if kind == LENGTHS:
+    if kind == ROWS and not isinstance(value, str | list):
+        return _whole(value) and value >= 1
+    if kind in (LENGTHS, ROWS):
         return isinstance(value, str) or (isinstance(value, list) and bool(value) and all(map(_whole, value)))
     if kind == NUMBER:
         return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     if key == "limited":
         return isinstance(value, bool)
-    return isinstance(value, str) if key == "size" else _whole(value) and value >= 1
+    return isinstance(value, str)
 
 
 def _whole(value: Any) -> bool:

@@ -2,6 +2,8 @@
 
 Calls that follow each other share caches, clock frequency and neighbours, so samples inside a block are correlated. The
 block is therefore the independent unit: every interval here is computed from block medians, never from single samples.
+
+What a process keeps for its whole life, as where its memory came to lie, no number of its blocks can show: see `twins`.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from statistics import fmean, median, stdev
+from statistics import NormalDist, fmean, median, stdev
 from typing import Literal
 
 LEVEL = 0.95
 WIDER = 1.2  # the half-width of a ratio's interval, in logarithms, beside what its own noise asks for
+_QUANTILE = NormalDist().inv_cdf((1 + LEVEL) / 2)
 Word = Literal["faster", "slower", "same", "cannot tell"]
 Clock = Callable[[], int]
 
@@ -169,7 +172,19 @@ def _order_coverage(count: int, depth: int) -> float:
     return 1 - sum(math.comb(count, below) for below in range(depth)) / (1 << (count - 1))
 
 
-def compare(base: Sequence[float], other: Sequence[float], *, within: float = 0.05) -> Comparison:
+def log_error(block_medians: Sequence[float]) -> float:
+    """The standard error of the logarithm of the median, by its interval; infinite for a single block.
+
+    Raises:
+        ValueError: as of `median_interval`.
+    """
+    interval = median_interval(block_medians)
+    if math.isinf(interval.high):
+        return math.inf
+    return math.log(interval.high / interval.low) / 2 / _QUANTILE
+
+
+def compare(base: Sequence[float], other: Sequence[float], *, within: float = 0.05, apart: float = 0.0) -> Comparison:
     """The speed-up of `other` over `base` from block medians that pair in time; what has no partner is left out.
 
     The ratio is the median of base[i] / other[i], so whatever slows both blocks of a pair cancels; its interval is
@@ -177,24 +192,38 @@ def compare(base: Sequence[float], other: Sequence[float], *, within: float = 0.
     so by luck. Stopped by that rule, with 0.3-2 % noise, drift and interruptions, two equal runtimes were told apart in
     2.4-3.7 % of 2000 simulated runs (3.9-6.5 % without the widening), and 3 % was seen in 97 % at 1 % noise.
 
-    The words: "faster" and "slower" when 1 lies outside the interval, "same" when 1 and the whole interval lie in
-    1 ± `within`, else "cannot tell", as always with fewer than three pairs (the interval is then 0 to infinity, and the
-    ratio of no pairs is NaN).
+    `apart` is what the two processes may differ by at 95 % though they run the same code, in logarithms; without it the
+    interval holds the blocks of these two processes alone.
 
     Raises:
         ValueError: a median that is not a positive, finite time.
     """
     pairs = list(zip(base, other, strict=False))
     _check_times([time for pair in pairs for time in pair])
-    ratios = [first / second for first, second in pairs]
+    return judge([first / second for first, second in pairs], within=within, wider=WIDER, apart=apart)
+
+
+def judge(ratios: Sequence[float], *, within: float = 0.05, wider: float = 1.0, apart: float = 0.0) -> Comparison:
+    """The speed-up that independent `ratios` of two times speak for: their median with its interval, and the word.
+
+    The interval is that of `median_interval`, its half-widths in logarithms times `wider`, and joined with `apart` as
+    independent errors are: by the root of the sum of their squares.
+
+    The words: "faster" and "slower" when 1 lies outside the interval, "same" when 1 and the whole interval lie in
+    1 ± `within`, else "cannot tell", as always with fewer than three ratios (the interval is then 0 to infinity, and
+    the ratio of none is NaN).
+
+    Raises:
+        ValueError: a ratio that is not positive and finite.
+    """
     # The middle of two is taken in logarithms: exchanging the runtimes must give exactly the inverse.
     ratio = math.exp(median(map(math.log, ratios))) if ratios else math.nan
-    interval = _widened(median_interval(ratios), ratio) if len(ratios) >= 3 else Interval(0.0, math.inf)
+    if len(ratios) < 3:
+        return Comparison(ratio, Interval(0.0, math.inf), "cannot tell", within)
+    found = median_interval(ratios)
+    below, above = (math.hypot(wider * math.log(end / ratio), apart) for end in (found.low, found.high))
+    interval = Interval(ratio * math.exp(-below), ratio * math.exp(above))
     return Comparison(ratio, interval, _word(interval, within), within)
-
-
-def _widened(interval: Interval, ratio: float) -> Interval:
-    return Interval(ratio * (interval.low / ratio) ** WIDER, ratio * (interval.high / ratio) ** WIDER)
 
 
 def _word(interval: Interval, within: float) -> Word:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..export import cache
-from ..export.artifact import QUANTISED, ExportedModel
+from ..export.artifact import QUANTISED, ArtifactError, ExportedModel
 from ..export.distance import rms
 from ..export.outputs import outputs, outputs64
 from ..export.source import Source
 from ..models.phases import PhaseModule
-from ..models.signature import Array, Feeds
+from ..models.signature import Array, Feeds, Signature, Sizes
 from ..runtimes.base import Placement
 from ..runtimes.reference import Float64Graph
 from .drift import HALVES, drift, in_precision, quantised_truth, rounded_source
+from .environment import free_bytes
 from .subject import RULER
 
 SAME = 1e-9  # of the output's scale: far above float64 rounding, far below any real difference
@@ -28,10 +31,10 @@ PROBE = {"batch": 3, "sequence": 33, "past": 7, "source": 21}
 
 
 def export_model(folder: str, source: dict[str, Any], phase: str, dtype: str) -> dict[str, Any]:
-    """Export; answers the seconds that it took."""
+    """Export; answers the seconds that it took, and where positions end that the graph looks up."""
     _modules.cache_clear()  # the last model's weights would count against this one's memory
     artifact, _ = cache.export(Source(**source), phase, Path(folder), dtype=dtype)
-    return {"seconds": artifact.seconds}
+    return {"seconds": artifact.seconds, "positions": artifact.limits.get("position_ids")}
 
 
 def same_function(folder: str) -> dict[str, Any]:
@@ -55,8 +58,14 @@ def write(folder: str, sizes: dict[str, int], file: str) -> dict[str, Any]:
 
     The ruler is at least the error of rounding truth itself to that dtype: no runtime can do better. Of a quantised
     graph truth is the graph itself, and the ruler at least the error of its quantised activations (see `drift`).
+
+    Raises:
+        ArtifactError: the graph has no such sizes, or there is no memory for them.
     """
     artifact, module, double = _modules(folder)
+    reason = impossible(artifact.signature(), sizes, free_bytes())
+    if reason is not None:
+        raise ArtifactError(reason)
     feeds = artifact.signature().feeds(sizes)
     single = outputs(module, feeds)
     truth = outputs64(double, feeds)
@@ -69,6 +78,28 @@ def write(folder: str, sizes: dict[str, int], file: str) -> dict[str, Any]:
         rulers = {name: max(ruler, activations[name]) for name, ruler in rulers.items()}
     np.savez(file, **truth, **{RULER + name: ruler for name, ruler in rulers.items()})  # type: ignore[arg-type]
     return {"file": file}
+
+
+def impossible(signature: Signature, sizes: Sizes, free: int) -> str | None:
+    """Why a graph cannot be called at these sizes with so many bytes free, told before any of them is taken."""
+    for axis in sorted(signature.axes - sizes.keys()):
+        return f"the graph has a free axis {axis!r}, and the sizes of a suite are {', '.join(sizes)}"
+    for place, axis in enumerate(("batch", "sequence")):
+        fixed = {spec.shape[place] for spec in signature.inputs if len(spec.shape) > place}
+        if axis not in signature.axes and sizes[axis] not in fixed:
+            return f"{axis} {sizes[axis]}: the graph has no free axis of that name"
+    shapes = [(spec.resolve(sizes), np.dtype(spec.dtype).itemsize) for spec in signature.inputs]
+    shapes += [(spec.resolve(sizes), 8) for spec in signature.outputs if _known(spec.shape, sizes)]
+    needed = sum(size * prod(shape) for shape, size in shapes)
+    if needed <= free:
+        return None
+    return f"inputs and outputs alone take {needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free"
+
+
+def _known(shape: Iterable[int | str], sizes: Sizes) -> bool:
+    """Whether the sizes tell a shape: an output may have an axis that depends on data."""
+    names = (part.strip() for dim in shape if isinstance(dim, str) for part in dim.split("+"))
+    return all(name in sizes for name in names)
 
 
 @lru_cache(maxsize=1)

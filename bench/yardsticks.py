@@ -3,40 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..models.yardstick import BYTES, FLOPS
-from .measure import Bench
+from .measure import Bench, on_cuda
+from .plausible import FLOAT, GFLOPS, PRECISIONS, of_precision
 
 BUDGET_S = 0.2
 # Factories in models/yardstick.py, and what they tell about the machine, each by runtime: operations and bytes a
 # nanosecond, and the nanoseconds of a call that computes nothing, which is what harness and runtime cost alone.
-MATMUL, MATVEC, NOTHING = "matmul", "matvec", "nothing"
-FACTS = {MATMUL: "matmul_gflops", MATVEC: "memory_gbs", NOTHING: "overhead_ns"}
+MATVEC, NOTHING = "matvec", "nothing"
+FACTS = {**dict.fromkeys(FLOPS, GFLOPS), MATVEC: "memory_gbs", NOTHING: "overhead_ns"}
+HALVES = ("fp16", "bf16")  # precisions with products of their own; a byte takes as long in each of them
 
 
-def missing(machine: Mapping[str, Any]) -> list[str]:
-    """The yardsticks whose facts are not among those of a machine."""
-    return [name for name, key in FACTS.items() if key not in machine]
+@dataclass(frozen=True)
+class Yardstick:
+    """One factory in one precision."""
+
+    factory: str
+    dtype: str = FLOAT
+
+    @property
+    def name(self) -> str:
+        """Folder name of its export."""
+        return self.factory if self.dtype == FLOAT else f"{self.factory}-{self.dtype}"
 
 
-def measure(folder: Path, runtimes: Sequence[str], threads: int) -> dict[str, dict[str, float | None]]:
-    """The facts of this machine by the yardsticks that were exported into a folder, on each runtime."""
-    with Bench(folder / MATMUL, runtimes, threads, folder) as bench:
-        flops = bench.rate(FLOPS, BUDGET_S)
-        bench.turn_to(folder / MATVEC)
-        moved = bench.rate(BYTES, BUDGET_S)
-        bench.turn_to(folder / NOTHING)
-        return {FACTS[MATMUL]: flops, FACTS[MATVEC]: moved, FACTS[NOTHING]: bench.call_ns(BUDGET_S)}
+def missing(machine: Mapping[str, Any], dtypes: Sequence[str], runtimes: Sequence[str]) -> list[Yardstick]:
+    """The yardsticks of a run whose facts are not among those of a machine.
+
+    Quantised graphs have none: how much faster their products are depends on more than the machine.
+    """
+    cuda = any(map(on_cuda, runtimes))
+    halves = [dtype for dtype in dtypes if dtype in HALVES]
+    wanted = [Yardstick(factory) for factory in ("matmul_large" if cuda else "matmul", MATVEC, NOTHING)]
+    wanted += [Yardstick("matmul_large" if cuda else "matmul_small", dtype) for dtype in halves]
+    return [yardstick for yardstick in wanted if FACTS[yardstick.factory] not in of_precision(machine, yardstick.dtype)]
 
 
-def peak(machine: Mapping[str, Any]) -> float | None:
-    """Operations a nanosecond that the best of the runtimes reaches, in float32."""
-    return max(filter(None, (machine.get(FACTS[MATMUL]) or {}).values()), default=None)
+def measure(
+    machine: dict[str, Any], yardsticks: Sequence[Yardstick], folder: Path, runtimes: Sequence[str], threads: int
+) -> None:
+    """Add what the yardsticks that were exported into a folder tell, on each runtime, to the facts of a machine."""
+    if not yardsticks:
+        return
+    with Bench(folder / yardsticks[0].name, runtimes, threads, folder) as bench:
+        for place, yardstick in enumerate(yardsticks):
+            if place:
+                bench.turn_to(folder / yardstick.name)
+            facts = machine
+            if yardstick.dtype != FLOAT:
+                facts = machine.setdefault(PRECISIONS, {}).setdefault(yardstick.dtype, {})
+            facts[FACTS[yardstick.factory]] = _told(bench, yardstick)
 
 
-def rates(machine: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Operations and bytes a nanosecond of each runtime for which both are known."""
-    flops, moved = (machine.get(FACTS[name]) or {} for name in (MATMUL, MATVEC))
+def rates(machine: Mapping[str, Any], dtype: str) -> dict[str, tuple[float, float]]:
+    """Operations in a precision, and bytes, a nanosecond of each runtime for which both are known."""
+    flops, moved = of_precision(machine, dtype).get(GFLOPS) or {}, machine.get(FACTS[MATVEC]) or {}
     return {name: (rate, moved[name]) for name, rate in flops.items() if rate and moved.get(name)}
+
+
+def _told(bench: Bench, yardstick: Yardstick) -> dict[str, float | None]:
+    if yardstick.factory == NOTHING:
+        return bench.call_ns(BUDGET_S)
+    if yardstick.factory == MATVEC:
+        return bench.rate(BYTES, BUDGET_S)
+    return bench.rate(FLOPS[yardstick.factory], BUDGET_S)

@@ -27,6 +27,7 @@ def bench(
     runtimes: Annotated[str | None, typer.Option(help="Runtimes, separated by commas.")] = None,
     seq: Annotated[str | None, typer.Option(help="Lengths of a forward pass: 64,128 or 128:8192:2x.")] = None,
     past: Annotated[str | None, typer.Option(help="Cached tokens before a decode step, written likewise.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Rows of a call: 1,2,8. Each is a case of its own.")] = None,
     size: Annotated[Size | None, typer.Option(help="tiny, small, or full as published.")] = None,
     dtypes: Annotated[str | None, typer.Option(help="Precisions of the exports, separated by commas.")] = None,
     budget: Annotated[str | None, typer.Option(help="Keep within this time: 90s, 10m, 2h.")] = None,
@@ -43,6 +44,7 @@ def bench(
         "runtimes": split(runtimes),
         "seq": seq,
         "past": past,
+        "batch": batch,
         "size": size.value if size else None,
         "dtypes": split(dtypes),
     }

@@ -19,24 +19,35 @@ if TYPE_CHECKING:
 def claims(
     only: Annotated[str | None, typer.Option(help="Claims 1 … 21 and errors E1 … E9, separated by commas.")] = None,
     errors: Annotated[bool, typer.Option("--errors", help="The document's errors alone.")] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A page (.html) or Markdown (.md).")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="A page (.html), Markdown (.md), or a run's folder, whose page gets them."),
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Try the statements that this project answers, and its source's errors. Exit 0 when every experiment ran."""
     from ..bench.claims.run import claims as known
     from ..bench.claims.run import gathered, run
-    from ..reports.claims import FORMATS, summary
+    from ..reports.build import write
+    from ..reports.claims import FORMATS, save, summary
+    from ..reports.salvage import read
 
     form = output.suffix.removeprefix(".") if output else ""
-    if output and form not in FORMATS:
-        fail(f"{output}: write a page (.html) or Markdown (.md)")
+    into = output if output and output.is_dir() else None
+    if into:
+        read(into)  # refuses what is no run before minutes are spent
+    elif output and form not in FORMATS:
+        fail(f"{output}: write a page (.html) or Markdown (.md), or name the folder of a run")
     chosen = _chosen(known(), split(only), errors)
     found = gathered(_told(run(chosen), as_json))
     if as_json:
         say_json(found.to_json())
     else:
         table("claims", [_row(result) for result in found.results])
-    if output:
+    if into:
+        save(found, into)
+        output = write(read(into), into)
+    elif output:
         output.write_text(FORMATS[form](found), encoding="utf-8", newline="")
     if not as_json:
         say(output if output else summary(found.results))

@@ -23,7 +23,7 @@ def tune(
     past: Annotated[int, typer.Option(min=0, help="Cached tokens before it.")] = 0,
     batch: Annotated[int, typer.Option(min=1)] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: their number is tried as well.")] = None,
-    budget: Annotated[float, typer.Option(min=1, help="Seconds to measure.")] = 60.0,
+    budget: Annotated[float, typer.Option(min=1, help="Seconds to measure; loading comes on top.")] = 60.0,
 ) -> None:
     """Try each option against the defaults, and write the fastest graph with its options. Exit 1 if none is faster."""
     from ..bench.tune import tune as run

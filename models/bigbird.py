@@ -50,6 +50,16 @@ class BigBird:
         """Three blocks."""
         return 2 * self.block + 1
 
+    @property
+    def reads(self) -> str:
+        """What a block sees."""
+        return f"{5 + self.random} blocks of {self.block:,} tokens"
+
+    @property
+    def dense(self) -> Softmax:
+        """Attention to all keys."""
+        return Softmax()
+
     def check(self, config: ModelConfig) -> None:
         """Blocks of an encoder whose positions are added to the embeddings."""
         for name, least in {"block": 1, "random": 1, "seed": 0}.items():

@@ -9,6 +9,7 @@ import torch
 
 from .config import ConfigError, ModelConfig
 from .signature import Sizes
+from .sparsity import dense, reads
 from .transformer import build
 
 
@@ -44,6 +45,11 @@ def flops(config: ModelConfig, phase: str, sizes: Sizes) -> int:
     decode = _stack(config, tokens, past + tokens) + _cross(config, tokens, source) + head
     encode = _stack(config, source, source) + _cross_keys(config, source)
     return batch * (decode if phase == "step" else decode + encode)
+
+
+def dense_flops(config: ModelConfig, phase: str, sizes: Sizes) -> int | None:
+    """The same if every layer read all keys; None for a model whose layers do."""
+    return flops(dense(config), phase, sizes) if reads(config) else None
 
 
 def cache_bytes(config: ModelConfig, *, batch: int, tokens: int, bytes_per_number: int) -> int:

@@ -49,6 +49,17 @@ class Longformer:
         """Three blocks, of which one has keys on both sides."""
         return self.window + 1
 
+    @property
+    def reads(self) -> str:
+        """What a token sees."""
+        ones = "one" if self.global_tokens == 1 else "ones"
+        return f"a window of {self.window:,} tokens and {self.global_tokens} global {ones}"
+
+    @property
+    def dense(self) -> Softmax:
+        """Attention to all keys; it has no projections of global tokens."""
+        return Softmax()
+
     def check(self, config: ModelConfig) -> None:
         """An even window of an encoder whose positions are added to the embeddings."""
         if self.window < 2 or self.window % 2:

@@ -27,13 +27,13 @@ class TensorSpec:
     limit: int | None = None
 
     def resolve(self, sizes: Sizes) -> tuple[int, ...]:
-        """The shape at the given sizes; a free axis may be a sum of names ("past + sequence").
+        """The shape at the given sizes; a free axis may be a sum of names and numbers ("past + sequence", "past + 1").
 
         Raises:
             KeyError: an axis has no size.
         """
         return tuple(
-            dim if isinstance(dim, int) else sum(sizes[part.strip()] for part in dim.split("+")) for dim in self.shape
+            dim if isinstance(dim, int) else sum(_length(part, sizes) for part in _parts(dim)) for dim in self.shape
         )
 
 
@@ -48,7 +48,7 @@ class Signature:
     def axes(self) -> frozenset[str]:
         """The names of the free axes of the inputs."""
         dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))
-        return frozenset(part.strip() for dim in dims for part in dim.split("+"))
+        return frozenset(part for dim in dims for part in _parts(dim) if not part.isdecimal())
 
     def feeds(self, sizes: Sizes, *, seed: int = 0, padding: Padding = "none") -> dict[str, Array]:
         """Deterministic inputs at the given sizes.
@@ -72,6 +72,14 @@ class Signature:
         if "position_ids" in feeds:
             feeds["position_ids"] = positions(feeds["attention_mask"], feeds["position_ids"].shape[1])
         return feeds
+
+
+def _parts(dim: str) -> list[str]:
+    return [part.strip() for part in dim.split("+")]
+
+
+def _length(part: str, sizes: Sizes) -> int:
+    return int(part) if part.isdecimal() else sizes[part]
 
 
 def positions(mask: Array, tokens: int) -> Array:

@@ -40,6 +40,16 @@ class Window(Softmax):
         """Two blocks."""
         return self.window + 1
 
+    @property
+    def reads(self) -> str:
+        """What a token sees."""
+        return f"a window of {self.window:,} tokens"
+
+    @property
+    def dense(self) -> Softmax:
+        """The same attention without the window."""
+        return Softmax(kv_heads=self.kv_heads, scale=self.scale, softcap=self.softcap, qk_norm=self.qk_norm)
+
     def check(self, config: ModelConfig) -> None:
         """A window holds at least the token itself."""
         super().check(config)

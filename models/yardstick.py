@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from .signature import Signature, TensorSpec
 
-SIDE, LONG = 1024, 4096
-FLOPS = 2 * SIDE**3
-BYTES = 4 * LONG**2
+SMALL, SIDE, LARGE, LONG = 256, 1024, 4096, 4096
+FLOPS = {"matmul": 2 * SIDE**3, "matmul_small": 2 * SMALL**3, "matmul_large": 2 * LARGE**3}  # operations of a call
+BYTES = 4 * LONG**2  # that `matvec` reads
 
 
 class Product(nn.Module):
@@ -30,8 +30,18 @@ class Product(nn.Module):
 
 
 def matmul() -> Product:
-    """Square matrices, large enough to be bound by arithmetic on any processor: `FLOPS` operations."""
+    """Square matrices, large enough to be bound by arithmetic on any processor."""
     return Product(SIDE, SIDE)
+
+
+def matmul_small() -> Product:
+    """The same for a processor that has to emulate the precision."""
+    return Product(SMALL, SMALL)
+
+
+def matmul_large() -> Product:
+    """The same for an accelerator, which is done with the smaller one before the next call is launched."""
+    return Product(LARGE, LARGE)
 
 
 def matvec() -> Product:

@@ -6,15 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..bench.records import PARITY_LIMIT, Run, Verdict
+from ..bench.timing import Interval
+from .batches import Gain, largest, sentence
 from .document import Answer, Card, Line, Tone
 from .exports import positions
-from .format import listing, number, plural
+from .format import duration, listing, number, plural, ratio
+from .generations import Generation, generations
 from .race import won
 from .series import Group, distance, groups, objection, verdict_of, worst
-from .trend import TARGET, ahead, grown, leader
+from .sparse import QUESTION, answered
+from .trend import SURE, TARGET, UNKNOWN, ahead, grown, leader
 
 FAITHFUL, FASTEST, GROWTH = "Exports faithfully?", "Fastest here?", "How does it grow?"
 AHEAD = f"At {TARGET:,} tokens?"
+BATCH, GENERATING = "Does a batch pay?", "A whole generation?"
 
 
 def cards(run: Run) -> tuple[Card, ...]:
@@ -31,7 +36,10 @@ def _card(run: Run, name: str, found: Sequence[Group]) -> Card:
         Answer(FAITHFUL, (*_graphs(run, found), *_outputs(found))),
         Answer(FASTEST, tuple(_fastest(group) for group, _ in timed) or (_untimed(found),)),
         Answer(GROWTH, tuple(_growth(group, runtime) for group, runtime in timed)),
+        Answer(QUESTION, tuple(line for item in timed if (line := _sparse(run, *item)))),
         Answer(AHEAD, tuple(_ahead(run, group, runtime) for group, runtime in timed)),
+        Answer(GENERATING, tuple(_generating(made) for made in generations(run, found) if _leads(made))),
+        Answer(BATCH, tuple(_batch(gain) for gain in largest(found))),
     )
     shown = tuple(answer for answer in answers if answer.lines)
     return Card(name, shown, tuple(group.index for group in found))
@@ -106,10 +114,40 @@ def _growth(group: Group, runtime: str) -> Line:
     return Line(group.label, head, detail, tone, _place("decode" if group.phase == "step" else "scaling", group))
 
 
+def _sparse(run: Run, group: Group, runtime: str) -> Line | None:
+    found = answered(run, group, runtime)
+    if found is None:
+        return None
+    head, detail, tone = found
+    return Line(group.label, head, detail, tone, _place("scaling", group))
+
+
 def _ahead(run: Run, group: Group, runtime: str) -> Line:
     head, detail = ahead(group, runtime, positions(run, group))
     tone: Tone = "unsure" if head == "cannot tell" else "plain"
     return Line(group.label, head, detail, tone, _place("decode" if group.phase == "step" else "scaling", group))
+
+
+def _leads(made: Generation) -> bool:
+    return made.runtime == leader(made.group)
+
+
+def _generating(made: Generation) -> Line:
+    (low, mid, high), without, saved = made.cached, made.uncached, made.saved
+    if high > SURE * low:
+        said = f"the fitted laws leave {duration(low)} to {duration(high)}"
+        return Line(made.group.label, UNKNOWN, said, "unsure", _place("decode", made.group))
+    detail = (
+        f"{made.tokens} tokens after {made.prompt}, with the cache: {duration(low)} to {duration(high)}; without it "
+        f"{duration(without.mid)}, {ratio(saved.mid, Interval(saved.low, saved.high))} as long; on {made.runtime}; "
+        "from the fitted laws, not measured"
+    )
+    return Line(made.group.label, f"about {duration(mid)}", detail, "plain", _place("decode", made.group))
+
+
+def _batch(gain: Gain) -> Line:
+    head = f"{ratio(gain.rate, gain.rate_interval)} the tokens per second"
+    return Line(gain.group.label, head, sentence(gain), gain.tone, _place("batches", gain.group))
 
 
 def _place(section: str, group: Group) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replaced
+from pathlib import Path
 
-from ..bench.claims.outcome import Result, Results, Word
+from ..bench.claims.outcome import Kind, Result, Results, Word
 from . import html, markdown
+from .data import finite
 from .document import Cell, Document, Section, Table, Tone
+from .files import replace
 from .format import listing, moment, plain
 
 TONES: Mapping[Word, Tone] = {
@@ -17,15 +22,56 @@ TONES: Mapping[Word, Tone] = {
     "not tried": "muted",
 }
 
+_KINDS: tuple[tuple[str, str, str, Kind], ...] = (
+    ("claims", "Claims", "What the guided tour says, and whether a run bears it out.", "claim"),
+    ("errors", "Errors", "What it says and is wrong, run as it stands there.", "error"),
+)
+FILE = "claims.json"  # in the folder of a run
+LARGEST = 2**22  # bytes of it
+
+
+def save(results: Results, folder: Path) -> None:
+    """Put results into a run's folder, where its report finds them.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    replace(folder / FILE, f"{json.dumps(finite(results.to_json()), indent=1)}\n".encode())
+
+
+def saved(folder: Path) -> Results | None:
+    """The results in a run's folder; None when there are none.
+
+    Raises:
+        ValueError: a file that is too large, or holds something else.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    if path.stat().st_size > LARGEST:
+        raise ValueError(f"{FILE} has more than {LARGEST:,} bytes")
+    try:
+        return Results.from_json(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{FILE} cannot be read: {error}") from None
+
+
+def tables(results: Results) -> tuple[Table, ...]:
+    """The verdicts and the evidence of claims and of errors, for the page of a run."""
+    found = (_section(key, title, "", results.of(kind)) for key, title, _, kind in _KINDS)
+    return tuple(
+        replaced(table, details="evidence" in table.caption)
+        for section in found
+        if section
+        for table in section.parts
+        if isinstance(table, Table)
+    )
+
 
 def document(results: Results) -> Document:
     """A table of verdicts, then every part of every statement with what was measured."""
-    claims, errors = results.of("claim"), results.of("error")
-    sections = (
-        _section("claims", "Claims", "What the guided tour says, and whether a run bears it out.", claims),
-        _section("errors", "Errors", "What it says and is wrong, run as it stands there.", errors),
-        _environment(results),
-    )
+    known = (_section(key, title, lead, results.of(kind)) for key, title, lead, kind in _KINDS)
+    sections = (*known, _environment(results))
     lead = (summary(results.results), f"Found {moment(results.created)} by `isorun claims`.")
     return Document("isorun claims", lead, tuple(section for section in sections if section is not None))
 

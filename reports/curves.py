@@ -7,19 +7,21 @@ from collections.abc import Iterator, Sequence
 
 from ..bench.complexity import Fit
 from ..bench.extrapolate import predict
+from ..bench.growth import Growth
 from ..bench.records import Measurement
 from ..bench.timing import Interval, median_interval
 from .chart import Axes, Node, Point, loglog
 from .document import Cell, Chart, Table
-from .format import duration, exponent, length, number
-from .series import GROWTH_TONES, Group, Growth, growth
-from .trend import TARGET, end
+from .format import duration, exponent, length, number, span
+from .series import Group, growth
+from .trend import ELSEWHERE, TARGET, TONES, explained
 
 POINTS = 17  # of a fitted curve, evenly on the log axis
 _MS = 1e6  # nanoseconds
 NOTES = (
     "Fitted: T(n) = c0 + c1·n + c2·n² with no negative term, on relative error; n* = c1/c2 is where the quadratic "
-    "term overtakes the linear one. Exponent: the slope of log time over log n.",
+    "term overtakes the linear one.",
+    f"Verdict: {ELSEWHERE}",
     "Theory: operations and bytes of the graph at the rates that the runtime reached on bare products, scaled to the "
     "last measured point; operations of the model alone where those are not known.",
 )
@@ -35,7 +37,7 @@ def laws(found: Sequence[Group]) -> Table:
     known = [(group, name, law) for group in found for name in group.lines if (law := growth(group, name))]
     columns = (
         *("model", "phase", "runtime", "c0", "c1 (per token)", "c2 (per token²)"),
-        *("exponent", "of theory", "verdict", "last doubling", "of theory there", "crossover n*", f"at {TARGET:,}"),
+        *("judged at n", "exponent", "of theory", "verdict", "exponent over all n", "crossover n*", f"at {TARGET:,}"),
     )
     rows = tuple(_row(*item) for item in known)
     return Table(
@@ -44,32 +46,24 @@ def laws(found: Sequence[Group]) -> Table:
 
 
 def _row(group: Group, runtime: str, law: Growth) -> tuple[Cell, ...]:
-    fit = law.fit
-    terms = zip(fit.coefficients, fit.intervals, strict=True)
+    terms = zip(law.fit.coefficients, law.fit.intervals, strict=True)
     return (
         Cell(group.name),
         Cell(group.label),
         Cell(runtime),
         *(Cell(duration(value, interval), value) for value, interval in terms),
-        Cell(exponent(fit.exponent, fit.exponent_interval), fit.exponent),
-        _power(law.predicted),
-        Cell(law.word, tone=GROWTH_TONES.get(law.word, "unsure"), note=law.reason),
-        *_end(group, runtime),
-        _crossover(fit),
-        _ahead(fit),
+        Cell(span((law.low, law.high)), law.high),
+        Cell(exponent(law.exponent, law.interval), law.exponent),
+        _power(law.theory),
+        Cell(law.word, tone=TONES.get(law.word, "unsure"), note=explained(group, runtime, law)),
+        Cell(exponent(law.fit.exponent, law.fit.exponent_interval), law.fit.exponent),
+        _crossover(law.fit),
+        _ahead(law.fit),
     )
 
 
 def _power(value: float | None) -> Cell:
     return Cell("–", tone="muted") if value is None else Cell(exponent(value), value)
-
-
-def _end(group: Group, runtime: str) -> tuple[Cell, Cell]:
-    found = end(group.curve(runtime))
-    if found is None:
-        return _power(None), _power(None)
-    where = f"from n = {found.low} to {found.high}: {found.word}"
-    return Cell(exponent(found.slope, found.interval), found.slope, note=where), _power(found.predicted)
 
 
 def _ahead(fit: Fit) -> Cell:

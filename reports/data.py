@@ -14,12 +14,15 @@ from typing import Any
 
 import pandas as pd
 
+from ..bench.growth import Growth
 from ..bench.records import Measurement, Run
 from ..bench.timing import median_interval
 from .answers import cards
 from .columns import COLUMNS, NAMES
 from .document import Card
-from .series import Growth, distance, groups, growth, untimed, worst
+from .series import Group, distance, groups, growth, untimed, worst
+from .sparse import reading
+from .trend import explained
 
 JSON_SCHEMA = 1
 KINDS = ("weights", "cache", "arena", "activations")  # of memory
@@ -95,7 +98,10 @@ def _laws(run: Run) -> list[dict[str, Any]]:
         for runtime in group.lines:
             law = growth(group, runtime)
             if law is not None:
-                found.append({**about, "runtime": runtime, **_law(law)})
+                reason = explained(group, runtime, law)
+                found.append(
+                    {**about, "runtime": runtime, **_law(law), "reason": reason, **_sparse(run, group, runtime)}
+                )
     return found
 
 
@@ -105,10 +111,22 @@ def _law(law: Growth) -> dict[str, Any]:
     return {
         **dict(zip(names, fit.coefficients, strict=True)),
         **{f"{name}_interval": [end.low, end.high] for name, end in zip(names, fit.intervals, strict=True)},
-        "exponent": fit.exponent,
-        "exponent_interval": [fit.exponent_interval.low, fit.exponent_interval.high],
-        "flops_exponent": law.predicted,
+        "exponent": law.exponent,
+        "exponent_interval": [law.interval.low, law.interval.high],
+        "exponent_from_n": law.low,
+        "exponent_to_n": law.high,
+        "exponent_over_all_n": fit.exponent,
+        "theory_exponent": law.theory,
         "verdict": law.word,
+    }
+
+
+def _sparse(run: Run, group: Group, runtime: str) -> dict[str, Any]:
+    found = reading(run, group, runtime)
+    return {
+        "reads": found.reads if found else None,
+        "full_attention_exponent": found.dense if found else None,
+        "growth_of": found.word if found else None,
     }
 
 
@@ -124,6 +142,7 @@ def row(m: Measurement) -> dict[str, Any]:
         "prepare_s": m.prepare_s,
         "peak_bytes": m.peak_bytes,
         "flops": m.flops,
+        "dense_flops": m.dense_flops,
         "graph_flops": m.graph_flops,
         "graph_bytes": m.graph_bytes,
         "expected_ms": m.expected_ns / 1e6 if m.expected_ns else None,
@@ -139,12 +158,15 @@ def _times(m: Measurement) -> dict[str, Any]:
     """What follows from the samples; nothing when there are none or their outputs were not verified."""
     ns = m.median_ns
     if not ns or untimed(m):
-        return dict.fromkeys(("median_ms", "low_ms", "high_ms", "blocks", "calls", "tokens_per_s", "gflops_per_s"))
+        return dict.fromkeys(
+            ("median_ms", "low_ms", "high_ms", "twin_ratio", "blocks", "calls", "tokens_per_s", "gflops_per_s")
+        )
     interval = median_interval(m.block_medians_ns)
     return {
         "median_ms": ns / 1e6,
         "low_ms": interval.low / 1e6,
         "high_ms": interval.high / 1e6,
+        "twin_ratio": m.twin_median_ns / ns if m.twin_median_ns > 0 else None,
         "blocks": len(m.block_medians_ns),
         "calls": sum(map(len, m.blocks_ns)),
         "tokens_per_s": m.case.batch * m.case.seq / ns * 1e9,

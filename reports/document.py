@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from ..bench.records import Run
 
-Tone = Literal["plain", "good", "bad", "unsure", "muted"]
+Tone = Literal["plain", "good", "near", "bad", "unsure", "muted"]
 SIGNS: Mapping[Tone, str] = {
     "plain": "",
     "good": "✓",
+    "near": "≈",
     "bad": "✗",
     "unsure": "?",
     "muted": "",

@@ -2,7 +2,9 @@
 
 `exports` is a list with a mapping for each graph: what identifies it (`model`, `size`, `phase`, `dtype`) and, of the
 export's manifest, `target`, `opset`, `ops` (operator to count), `sizes` (`source_bytes`, `file_bytes`), `seconds` and
-`notes`, with `max_tokens`, the end of the model's positions. Any of them may be absent.
+`notes`, with `max_tokens`, the end of the model's positions, `sparse`, what its attention reads when that is not all
+keys (`reads`) and the n from which time can tell (`told_from`), and `in_pieces`, what the graph computes in pieces that
+one operator could. Any of them may be absent.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..bench.records import Run
+from .format import plain
 from .series import Group
 
 Facts = Mapping[str, Any]
@@ -31,6 +34,11 @@ def facts(run: Run, group: Group) -> Facts:
 def positions(run: Run, group: Group) -> int | None:
     """Where the positions of a model end; None when they do not, or nobody wrote it down."""
     return whole(facts(run, group).get("max_tokens"))
+
+
+def texts(value: Any) -> list[str]:
+    """The texts of a list, or none for whatever else a header holds."""
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else []
 
 
 def counts(value: Any) -> dict[str, int]:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -27,7 +28,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 def render(document: Document) -> str:
     """The page. Names may hold anything: all text is escaped, and only this page's own scripts may run in it."""
     charts = [part for section in document.sections for part in section.parts if isinstance(part, Chart)]
-    scripts = [_own("page.js"), *([_library()] if charts else [])]
+    library = _library() if charts else ""
+    if library is None:
+        return render(_without_charts(document))
+    scripts = [_own("page.js"), *([library] if library else [])]
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -124,9 +128,24 @@ def _own(name: str) -> str:
 
 
 @cache
-def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, as a script that defines `window.vegaEmbed`."""
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+def _library() -> str | None:
+    """Vega, Vega-Lite and Vega-Embed, as a script that defines `window.vegaEmbed`; None where it cannot be made."""
+    try:
+        return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    except BaseException as error:  # it panics on a Linux without /proc, and a panic is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        return None
+
+
+def _without_charts(document: Document) -> Document:
+    """The same document, saying that charts are missing: every number in them is in the tables too."""
+    sections = tuple(
+        replace(section, parts=tuple(part for part in section.parts if not isinstance(part, Chart)))
+        for section in document.sections
+    )
+    missing = "The charts are left out: the library that draws them does not run on this system (is /proc there?)."
+    return replace(document, lead=(*document.lead, missing), sections=sections)
 
 
 def _digest(script: str) -> str:

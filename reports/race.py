@@ -8,7 +8,7 @@ from itertools import groupby
 
 from ..bench.fairness import refusal
 from ..bench.records import Measurement
-from ..bench.timing import Comparison, compare
+from ..bench.timing import Comparison
 from .format import listing, ratio
 from .series import Group
 
@@ -36,7 +36,7 @@ def places(group: Group) -> tuple[Place, ...]:
     for runtime in group.lines:
         for m in group.shown(runtime):
             lines.setdefault(m.case.length, []).append(m)
-    return tuple(_place(n, found) for n, found in sorted(lines.items()))
+    return tuple(_place(group, n, found) for n, found in sorted(lines.items()))
 
 
 def won(group: Group) -> tuple[str, str]:
@@ -53,11 +53,11 @@ def won(group: Group) -> tuple[str, str]:
     return who(last), "; ".join((ahead, *(f"{who(stretch[0])} {_where(stretch)}" for stretch in reversed(others))))
 
 
-def _place(n: int, measured: Sequence[Measurement]) -> Place:
+def _place(group: Group, n: int, measured: Sequence[Measurement]) -> Place:
     first, *others = sorted(measured, key=lambda m: m.median_ns or 0.0)
     refused = tuple(reason for m in others if (reason := refusal(first, m)))
     fair = [m for m in others if refusal(first, m) is None]
-    gains = {m.case.runtime: compare(m.block_medians_ns, first.block_medians_ns) for m in fair}
+    gains = {m.case.runtime: group.compared(m, first) for m in fair}
     level = tuple(name for name, gain in gains.items() if gain.word != "faster")
     second = next(iter(gains), None)
     return Place(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
+from ..bench.growth import Read
 from .columns import COLUMNS, IDENTITY
 from .data import JSON_SCHEMA
+from .document import SIGNS
+from .trend import WORDS
 
 _TEXT = {"type": "string"}
 _NUMBER = {"type": ["number", "null"]}
@@ -36,7 +39,7 @@ def schema() -> dict[str, Any]:
 
 
 def _answer() -> dict[str, Any]:
-    tones = {"enum": ["plain", "good", "bad", "unsure", "muted"]}
+    tones = {"enum": list(SIGNS)}
     texts = dict.fromkeys(("model", "question", "about", "answer", "detail"), _TEXT)
     return _object({**texts, "tone": tones})
 
@@ -63,8 +66,15 @@ def _law() -> dict[str, Any]:
             **{f"{name}_interval": _ENDS for name in _LAW_NS},
             "exponent": _NUMBER,
             "exponent_interval": _ENDS,
-            "flops_exponent": _NUMBER,
-            "verdict": _TEXT,
+            "exponent_from_n": {"type": "integer"},
+            "exponent_to_n": {"type": "integer"},
+            "exponent_over_all_n": _NUMBER,
+            "theory_exponent": _NUMBER,
+            "verdict": {"enum": list(WORDS)},
+            "reason": _TEXT,
+            "reads": {"type": ["string", "null"], "description": "what sparse attention reads"},
+            "full_attention_exponent": _NUMBER,
+            "growth_of": {"enum": [*get_args(Read), None]},
         }
     )
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ..bench.complexity import Fit, fit, judge, slope
 from ..bench.fairness import refusal
+from ..bench.growth import Growth, grow
 from ..bench.records import PARITY_LIMIT, Case, Measurement, OutputError, Run, Verdict
 from ..bench.timing import Comparison, compare
+from ..bench.twins import Spread, spread
 from .document import Tone
 from .format import number
 
@@ -18,13 +19,15 @@ BASE = "torch"  # the runtime that speed-ups are measured against
 SAME_FUNCTION = "same function"  # the check that compares graph and source, both in float64
 DRIFT = "drift"  # the same of a graph that another precision changed on purpose, with the limit that it allows
 SPEED_TONES: Mapping[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain", "cannot tell": "unsure"}
-GROWTH_TONES: Mapping[str, Tone] = {"agrees": "good", "disagrees": "bad"}  # every other word is unsure
 PHASES = {"forward": "forward", "step": "decode step", "encode": "encode"}
 
 
 @dataclass(frozen=True)
 class Group:
-    """One model in one phase: its measurements by runtime, each line in order of n. `index` is its place in the run."""
+    """One model in one phase: its measurements by runtime, each line in order of n. `index` is its place in the run.
+
+    `spread` is what two processes of the same code differ by in this run; None where it had no control.
+    """
 
     index: int
     model: str
@@ -34,6 +37,7 @@ class Group:
     batch: int
     label: str
     lines: Mapping[str, tuple[Measurement, ...]]
+    spread: Spread | None = None
 
     @property
     def name(self) -> str:
@@ -54,19 +58,14 @@ class Group:
         """The measurements of a runtime whose times may be shown."""
         return tuple(m for m in self.lines.get(runtime, ()) if m.median_ns and untimed(m) is None)
 
+    def compared(self, base: Measurement, other: Measurement) -> Comparison:
+        """How much faster `other` is than `base`, its interval with what two processes differ by anyway."""
+        apart = self.spread.apart if self.spread else 0.0
+        return compare(base.block_medians_ns, other.block_medians_ns, apart=apart)
+
     def curve(self, runtime: str) -> tuple[Measurement, ...]:
         """Those of them that have a place on a logarithmic axis: an empty past has none."""
         return tuple(m for m in self.shown(runtime) if m.case.length > 0)
-
-
-@dataclass(frozen=True)
-class Growth:
-    """How the time of one line grows with n, beside what theory predicts. `reason` explains the `word`."""
-
-    fit: Fit
-    predicted: float | None
-    word: str
-    reason: str
 
 
 def groups(run: Run) -> tuple[Group, ...]:
@@ -82,7 +81,8 @@ def groups(run: Run) -> tuple[Group, ...]:
     varied = {axis for axis in ("dtype", "batch") if len({getattr(case, axis) for case in last}) > 1}
     made = [_group(found, varied) for found in members.values()]
     made.sort(key=lambda group: (ranks[group.model, group.size], group.phase != "forward"))
-    return tuple(replace(group, index=index) for index, group in enumerate(made))
+    between = spread(last.values())
+    return tuple(replace(group, index=index, spread=between) for index, group in enumerate(made))
 
 
 def facets(run: Run) -> tuple[Mapping[str, str], ...]:
@@ -146,7 +146,7 @@ def speeds(group: Group, runtime: str) -> dict[int, Comparison]:
         return {}
     base = {m.case.length: m for m in group.shown(BASE)}
     return {
-        m.case.length: compare(base[m.case.length].block_medians_ns, m.block_medians_ns)
+        m.case.length: group.compared(base[m.case.length], m)
         for m in group.shown(runtime)
         if m.case.length in base and refusal(base[m.case.length], m) is None
     }
@@ -166,18 +166,17 @@ def refusals(run: Run) -> tuple[str, ...]:
 
 
 def growth(group: Group, runtime: str) -> Growth | None:
-    """The fitted law of one line; None when its verified times are too few to fit."""
+    """The law of one line and how it grows; None when its verified times are too few to fit."""
     line = group.curve(runtime)
-    lengths = tuple(m.case.length for m in line)
+    work = tuple(m.work for m in line if m.work)
     try:
-        law = _fit(lengths, tuple(m.block_medians_ns for m in line))
+        return _grow(
+            tuple(m.case.length for m in line),
+            tuple(m.block_medians_ns for m in line),
+            work if len(work) == len(line) else None,
+        )
     except ValueError:
         return None
-    amounts = [m.work for m in line if m.work]
-    if len(amounts) < len(line):
-        return Growth(law, None, "no prediction", "the operations of this model are not known")
-    predicted = slope(lengths, amounts)
-    return Growth(law, predicted, *judge(law, predicted))
 
 
 def verdict_of(run: Run, group: Group) -> Verdict | None:
@@ -233,5 +232,5 @@ def _label(case: Case, varied: set[str]) -> str:
 
 
 @cache  # several views ask for the same line, and its intervals come from resampling
-def _fit(lengths: tuple[int, ...], blocks: tuple[tuple[float, ...], ...]) -> Fit:
-    return fit(lengths, blocks)
+def _grow(lengths: tuple[int, ...], blocks: tuple[tuple[float, ...], ...], work: tuple[float, ...] | None) -> Growth:
+    return grow(lengths, blocks, work)

@@ -1,62 +1,48 @@
-"""How the time of a group grows, at its long end above all, and what that says about lengths nobody measured."""
+"""How the time of a group grows, and what that says about lengths nobody measured, in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from ..bench.complexity import Fit
 from ..bench.extrapolate import Estimate, largest, predict
-from ..bench.records import Measurement
-from ..bench.timing import Interval, median_interval
+from ..bench.growth import FEWEST, RANGE, TOLERANCE, Growth, adverb
 from .document import Tone
 from .format import duration, exponent, number
 from .race import places
-from .series import GROWTH_TONES, Group, growth
+from .series import Group, growth
 
 TARGET = 32_768  # the length that people ask about
 BUDGET_NS = 1e9
 UNKNOWN = "cannot tell"
-_NEAR = 0.25  # exponents that are no further apart agree
-_SURE, _ROUGH = 3.0, 30.0  # factors between the ends of an interval up to which it is an answer, or a rough one
-_FLAT, _BELOW, _ABOVE = 0.15, 0.85, 1.15  # exponents up to which a time is flat, and around 1 where it is linear
-
-
-@dataclass(frozen=True)
-class End:
-    """The slope of log time over log n between `low` and `high`, the longest n, and that of theory."""
-
-    low: int
-    high: int
-    slope: float
-    interval: Interval
-    predicted: float | None
-
-    @property
-    def word(self) -> str:
-        """How the time grows there, as an adverb."""
-        return _adverb(self.interval)
-
-    @property
-    def tone(self) -> Tone:
-        """Whether that is what theory says: good, bad, or neither for sure."""
-        if self.predicted is None:
-            return "plain"
-        if abs(self.slope - self.predicted) <= _NEAR:
-            return "good"
-        apart = self.interval.low > self.predicted + _NEAR or self.interval.high < self.predicted - _NEAR
-        return "bad" if apart else "unsure"
-
-
-def _adverb(interval: Interval) -> str:
-    if interval.high < _FLAT:
-        return "hardly at all"
-    if interval.high < _BELOW:
-        return "less than linearly"
-    if interval.low > _ABOVE:
-        return "more than linearly"
-    return "linearly" if interval.low >= _BELOW and interval.high <= _ABOVE else UNKNOWN
+TONES: Mapping[str, Tone] = {"agrees": "good", "close": "near", "disagrees": "bad", "no prediction": "plain"}
+WORDS = {
+    "agrees": "as theory says",
+    "close": "close to theory",
+    "disagrees": "not as theory says",
+    "range too small": "range too small to hold against theory",
+    "too noisy": "too noisy to hold against theory",
+    "no prediction": "no theory",
+}
+_RULES = {
+    "agrees": f"inside the interval, and within {TOLERANCE:g} of the exponent",
+    "close": f"outside the interval, but within {TOLERANCE:g} of the exponent",
+    "disagrees": f"more than {TOLERANCE:g} away",
+    "range too small": f"to judge takes {FEWEST} lengths, the longest {RANGE} times the shortest",
+    "too noisy": f"the interval is too wide to say whether that is within {TOLERANCE:g}",
+}
+READING = (
+    "Growth: the exponent of n over the last doubling of n, with its 95 % interval, held against the exponent of the "
+    "graph's operations and bytes over the same n (of its operations alone, where it says so). "
+    f"✓ as theory says (agrees): within {TOLERANCE:g} of that exponent, and it lies within the interval. "
+    f"≈ close to theory (close): within {TOLERANCE:g}, but outside the interval; theory knows neither the fixed costs "
+    f"of a call nor caches. ✗ not as theory says (disagrees): for sure more than {TOLERANCE:g} away. "
+    "? the lengths are too few or the times too noisy."
+)
+ELSEWHERE = f"by the rule under Answers: the exponent over the last doubling of n, within {TOLERANCE:g} of theory's."
+_STEEP = 0.1  # by how much the exponent over all n must differ to be worth a word
+SURE, _ROUGH = 3.0, 30.0  # factors between the ends of an interval up to which it is an answer, or a rough one
 
 
 def leader(group: Group) -> str | None:
@@ -65,52 +51,38 @@ def leader(group: Group) -> str | None:
     return found[-1].first if found else None
 
 
-def end(line: Sequence[Measurement]) -> End | None:
-    """The slope over the last doubling of n; None without two lengths that are a factor of two apart.
-
-    The interval of the difference of two logarithms comes from their own intervals by the method of variance estimates
-    recovery (Zou and Donner, 2008, Statistics in Medicine 27:1693).
-    """
-    if not line:
-        return None
-    last = line[-1]
-    first = next((m for m in reversed(line) if 0 < 2 * m.case.length <= last.case.length), None)
-    if first is None or not first.median_ns or not last.median_ns:
-        return None
-    width = math.log(last.case.length / first.case.length)
-    slope = math.log(last.median_ns / first.median_ns) / width
-    before, after = median_interval(first.block_medians_ns), median_interval(last.block_medians_ns)
-    down = math.hypot(_log(last.median_ns, after.low), _log(before.high, first.median_ns)) / width
-    up = math.hypot(_log(after.high, last.median_ns), _log(first.median_ns, before.low)) / width
-    predicted = math.log(last.work / first.work) / width if last.work and first.work else None
-    return End(first.case.length, last.case.length, slope, Interval(slope - down, slope + up), predicted)
-
-
-def _log(high: float, low: float) -> float:
-    return math.log(high / low) if low > 0 and math.isfinite(high) else math.inf
-
-
 def grown(group: Group, runtime: str) -> tuple[str, str, Tone]:
-    """How the time of one line grows: in words, the exponents that they rest on, and whether theory agrees."""
-    found, law = end(group.curve(runtime)), growth(group, runtime)
+    """How the time of one line grows: in words, what they rest on, and whether theory agrees."""
+    found = growth(group, runtime)
     if found is None:
-        return UNKNOWN, f"no two lengths on {runtime} are a factor of two apart", "unsure"
-    slopes = [f"from {found.low} to {found.high} as {_power(found.slope, found.interval, found.predicted)}"]
-    if found.predicted is not None:
-        slopes[0] += f" ({_adverb(Interval(found.predicted, found.predicted))})"
-    if law is not None:
-        slopes.append(f"overall as {_power(law.fit.exponent, law.fit.exponent_interval, law.predicted)}")
-    detail = f"{'; '.join(slopes)}; on {runtime}"
-    if found.word != UNKNOWN:
-        return found.word, detail, found.tone
-    words = {"agrees": "as theory says", "disagrees": "not as theory says"}
-    word = law.word if law else ""
-    return words.get(word, UNKNOWN), detail, GROWTH_TONES.get(word, "unsure")
+        return UNKNOWN, f"fewer than three lengths have a time on {runtime}", "unsure"
+    word = adverb(found.interval)
+    tone = TONES.get(found.word, "unsure") if word else "unsure"
+    return word or UNKNOWN, f"{explained(group, runtime, found)}; on {runtime}", tone
 
 
-def _power(value: float, interval: Interval, predicted: float | None) -> str:
-    theory = "" if predicted is None else f", theory n^{exponent(predicted)}"
-    return f"n^{exponent(value, interval)}{theory}"
+def explained(group: Group, runtime: str, found: Growth) -> str:
+    """The judgement of a line with its figures and its rule, as every part of a report gives it."""
+    said = f"n^{exponent(found.exponent, found.interval)} from n = {found.low} to {found.high}"
+    if found.theory is None:
+        return f"{said}; the operations of this model are not known{_short(found)}"
+    held = f"{basis(group, runtime)} give n^{exponent(found.theory)}: {_RULES[found.word]}"
+    return f"{WORDS[found.word]}: {said}; {held}{_short(found)}"
+
+
+def basis(group: Group, runtime: str) -> str:
+    """What theory counts of a line."""
+    return "operations and bytes" if all(m.expected_ns for m in group.curve(runtime)) else "operations"
+
+
+def _short(found: Growth) -> str:
+    """What is different at short n, when it is."""
+    overall, first = found.fit.exponent, found.fit.lengths[0]
+    noise = found.interval.low <= overall <= found.interval.high
+    if first == found.low or noise or abs(overall - found.exponent) <= _STEEP:
+        return ""
+    how = "flatter at short n, where fixed costs weigh more" if overall < found.exponent else "steeper at short n"
+    return f"; over all n from {first} it is n^{exponent(overall)}, {how}"
 
 
 def ahead(group: Group, runtime: str, limit: int | None) -> tuple[str, str]:
@@ -130,7 +102,7 @@ def _time(fit: Fit) -> tuple[str, str]:
     ends = f"{duration(estimate.low)} to {duration(estimate.high)}"
     far = TARGET / max(fit.lengths)
     reach = f"{number(far, 2)} times the longest measured n" if far > 1 else "within the measured range"
-    if _spread(estimate) <= _SURE:
+    if _spread(estimate) <= SURE:
         return f"about {duration(estimate.mid)}", f"{ends}; {reach}"
     if _spread(estimate) <= _ROUGH:
         return f"roughly {duration(estimate.mid)}", f"anything from {ends} fits the data; {reach}"
@@ -139,7 +111,7 @@ def _time(fit: Fit) -> tuple[str, str]:
 
 def _reach(fit: Fit) -> str:
     estimate = largest(fit, BUDGET_NS)
-    if _spread(estimate) > _SURE or estimate.mid < 1:
+    if _spread(estimate) > SURE or estimate.mid < 1:
         return ""
     return f"; one second is enough for {number(estimate.mid)} tokens ({number(estimate.low)}–{number(estimate.high)})"
 

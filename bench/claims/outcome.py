@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
+from ..typed import wrong_field
+
 Word = Literal["confirmed", "refuted", "confirmed in part", "not tried"]
 Kind = Literal["claim", "error"]
 Call = Callable[[], object]
@@ -74,6 +76,22 @@ class Result:
         """This result with its verdict."""
         return {**asdict(self), "verdict": self.word}
 
+    @classmethod
+    def from_json(cls, data: Any) -> Result:
+        """What `to_json` wrote; the verdict is found again.
+
+        Raises:
+            ValueError: it is no result.
+        """
+        try:
+            given = {key: value for key, value in data.items() if key != "verdict"}
+            found = cls(**{**given, "parts": tuple(Part(**part) for part in given["parts"])})
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"not a result: {error}") from None
+        if wrong := wrong_field(found):
+            raise ValueError(f"not a result: {wrong}")
+        return found
+
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
@@ -96,3 +114,18 @@ class Results:
         """One JSON document."""
         results = [result.to_json() for result in self.results]
         return {"created": self.created, "environment": dict(self.environment), "results": results}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Results:
+        """What `to_json` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        if not isinstance(data, Mapping) or not isinstance(data.get("results"), list):
+            raise ValueError("no results")
+        results = tuple(map(Result.from_json, data["results"]))
+        found = cls(created=data.get("created", ""), environment=data.get("environment", {}), results=results)
+        if wrong := wrong_field(found):
+            raise ValueError(wrong)
+        return found

@@ -32,9 +32,9 @@ from scipy.stats import false_discovery_control, mannwhitneyu
 from scipy.stats import t as student
 
 from ...bench.records import Case, Run
-from ...bench.timing import Interval
+from ...bench.timing import Interval, log_error
 from .match import Pair
-from .noise import Deviation, Noise, drift, estimate, p_value, ratio_interval, undrifted, whole, within
+from .noise import Deviation, Noise, drift, estimate, p_value, ratio_interval, undrifted, whole
 
 Word = Literal["faster", "slower", "same", "cannot tell"]
 LEVEL = 0.05
@@ -102,7 +102,7 @@ def deviations(pairs: Sequence[Pair]) -> dict[tuple[str, str], list[Deviation]]:
 
 def _deviation(pair: Pair) -> Deviation:
     before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
-    return Deviation(math.log(median(after) / median(before)), math.hypot(within(before), within(after)))
+    return Deviation(math.log(median(after) / median(before)), math.hypot(log_error(before), log_error(after)))
 
 
 def _rank(pair: Pair) -> float:

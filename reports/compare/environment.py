@@ -15,7 +15,8 @@ FORBIDDING = (
     *("processor", "cores", "threads", "affinity", "gpu", "driver", "cuda", "precision", "provider"),
     *(f"versions.{name}" for name in ("torch", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt")),
 )
-_LEFT_OUT = ("matmul_gflops", "memory_gbs", "overhead_ns", "runtimes_missing")  # measured, or about what has no time
+# Measured, or about what has no time.
+_LEFT_OUT = ("matmul_gflops", "memory_gbs", "overhead_ns", "precisions", "runtimes_missing")
 Effect = Literal["forbids", "allowed", "informs"]
 
 

@@ -31,12 +31,11 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from ...bench.records import Run
-from ...bench.timing import Interval, median_interval
+from ...bench.timing import Interval
 
 USUAL, PRIOR = 0.01, 4.0  # what two runs differ by before one has looked, and how many cases that is worth
 TAILS = 4.0  # degrees of freedom of a single case at most: one that a neighbour's work hit lies far out
 EFFICIENCY = 0.5  # of the median of differences, against the sum of squares
-_QUANTILE = NormalDist().inv_cdf(0.975)
 _NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)  # the median of the absolute value of a standard normal number
 
 
@@ -65,14 +64,6 @@ class Deviation:
     def usual(self) -> float:
         """The standard error with what two runs usually differ by."""
         return math.hypot(self.error, USUAL)
-
-
-def within(block_medians: Sequence[float]) -> float:
-    """The standard error of the logarithm of a run's median; infinite for a single block."""
-    interval = median_interval(block_medians)
-    if interval.low <= 0 or math.isinf(interval.high):
-        return math.inf
-    return math.log(interval.high / interval.low) / 2 / _QUANTILE
 
 
 def estimate(groups: Iterable[Sequence[Deviation]], machine: float = 0.0) -> Noise:

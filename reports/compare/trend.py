@@ -18,10 +18,10 @@ from statistics import median
 from scipy.stats import false_discovery_control
 
 from ...bench.records import Case, Measurement, Run
-from ...bench.timing import Interval
+from ...bench.timing import Interval, log_error
 from .change import LEVEL, deviations
 from .match import cases, match, untold
-from .noise import USUAL, Deviation, Noise, estimate, p_value, ratio_interval, within
+from .noise import USUAL, Deviation, Noise, estimate, p_value, ratio_interval
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _noise(runs: Sequence[Run]) -> Noise:
 def _levels(line: Sequence[Measurement | None], noise: Noise) -> Iterator[Level]:
     for number, m in enumerate(line):
         if m is not None:
-            error = noise.factor * math.hypot(within(m.block_medians_ns), USUAL / math.sqrt(2))
+            error = noise.factor * math.hypot(log_error(m.block_medians_ns), USUAL / math.sqrt(2))
             yield Level(number, math.log(median(m.block_medians_ns)), error)
 
 

@@ -6,6 +6,7 @@ from ...bench.records import Run
 from ..answers import cards
 from ..document import Section
 from ..sentences import sentences
+from ..trend import READING
 
 ORDER = -10
 
@@ -17,8 +18,8 @@ def view(run: Run) -> Section | None:
         return None
     notes = (
         "Brackets are 95 % intervals. Fastest: paired block by block; a runtime that is not surely faster is called "
-        "undecided. Growth: the exponent of n over the last doubling of n and over all lengths, beside the exponent of "
-        "theory (operations and bytes). Times beyond the longest n assume that the law c0 + c1·n + c2·n² goes on "
-        "and that memory suffices.",
+        "undecided.",
+        READING,
+        "Times beyond the longest n assume that the law c0 + c1·n + c2·n² goes on and that memory suffices.",
     )
     return Section("answers", "Answers", sentences(run), found, notes if found else ())

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ...bench.plausible import HEADROOM, ceiling
 from ...bench.records import PARITY_LIMIT, Measurement, Run
+from ..control import controlled
 from ..document import Cell, Section, Table
 from ..format import duration, listing, number, plain, plural, span
 from ..series import distance, refusals, tried, worst
@@ -27,6 +29,12 @@ def view(run: Run) -> Section | None:
         ("blocks alternate", "in shuffled order, so that drift meets all alike", _blocks(timed)),
         ("warm before timed", "warm-up until two windows agree; the first call of a block is discarded", _calls(timed)),
         ("only the call is timed", "data is in place before and outputs are fetched after", _overhead(run, timed)),
+        ("the same runtime twice", "the control: one runtime in a second process, in every round", controlled(run)),
+        (
+            "times that cannot be are refused",
+            f"up to {number(HEADROOM, 1)} times the operations of a bare product in that precision; more for more work",
+            _ceilings(run, timed),
+        ),
         ("the same rule to stop", "intervals below ± 2 %, or the time is used up", _stopped(timed)),
     )
     rows = tuple((Cell(rule), Cell(how), Cell(here) if here else Cell("–", tone="muted")) for rule, how, here in rules)
@@ -61,6 +69,17 @@ def _calls(timed: Sequence[Measurement]) -> str:
 def _stopped(timed: Sequence[Measurement]) -> str:
     counts = Counter(m.stopped for m in timed if m.stopped)
     return listing([f"{count} by {reason}" for reason, count in counts.items()]) if counts else ""
+
+
+def _ceilings(run: Run, timed: Sequence[Measurement]) -> str:
+    """The rate that each precision was held to, or that there was none."""
+    environment = run.header.get("environment")
+    machine = environment if isinstance(environment, Mapping) else {}
+    said = []
+    for dtype in dict.fromkeys(m.case.dtype for m in timed):
+        rate = ceiling(machine, dtype)
+        said.append(f"{dtype} {number(rate)} GFLOP/s" if rate else f"{dtype}: no rate, so only growth was judged")
+    return "; ".join(said)
 
 
 def _overhead(run: Run, timed: Sequence[Measurement]) -> str:

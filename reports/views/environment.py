@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ...bench.plausible import GFLOPS, PRECISIONS
 from ...bench.records import Measurement, Run
 from ..document import Cell, Section, Table
 from ..format import duration, elapsed, memory, moment, number, plain
@@ -20,6 +21,7 @@ _LISTED = (
     "versions",
     "matmul_gflops",
     "overhead_ns",
+    "precisions",
     "runtimes_missing",
 )  # shown elsewhere than among the machine's facts
 _UNITS: Mapping[str, Callable[[float], str]] = {"_bytes": memory, "_s": elapsed}
@@ -71,16 +73,19 @@ def _fact(key: str, value: Any) -> Cell:
 def _runtimes(run: Run, environment: Mapping[str, Any]) -> Table:
     rates, missing = _mapping(environment.get("matmul_gflops")), _mapping(environment.get("runtimes_missing"))
     threads, empty = _mapping(environment.get("threads")), _mapping(environment.get("overhead_ns"))
+    halves = {dtype: _mapping(known) for dtype, known in _mapping(environment.get(PRECISIONS)).items()}
     rows = []
     for name in dict.fromkeys((*runtimes(run), *rates, *missing)):
         placed = [m for m in run.measurements if m.case.runtime == name and m.placement]
         counted = _said(placed, lambda p: p.threads) or plain(threads.get(name))
         providers, precisions = _said(placed, lambda p: p.provider), _said(placed, lambda p: p.precision)
         texts = (providers, precisions, counted)
-        facts = (_measured(rates.get(name), number), _measured(empty.get(name), duration))
+        others = (_measured(_mapping(known.get(GFLOPS)).get(name), number) for known in halves.values())
+        facts = (_measured(rates.get(name), number), *others, _measured(empty.get(name), duration))
         rows.append((Cell(name), *map(_cell, texts), *facts, _cell(plain(missing.get(name)))))
-    columns = ("runtime", "provider", "precision", "threads", "matmul (GFLOP/s)", "empty call", "missing because")
-    return Table("The runtimes", columns, tuple(rows))
+    columns = ("runtime", "provider", "precision", "threads", "matmul (GFLOP/s)")
+    products = tuple(f"matmul, {plain(dtype)} (GFLOP/s)" for dtype in halves)
+    return Table("The runtimes", (*columns, *products, "empty call", "missing because"), tuple(rows))
 
 
 def _said(placed: Iterable[Measurement], what: Callable[[Any], object]) -> str:

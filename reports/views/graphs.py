@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ...bench.fusions import FUSED
 from ...bench.records import Run
 from ..document import Cell, Section, Table
-from ..exports import counts, facts, whole
-from ..format import elapsed, memory, plain
+from ..exports import counts, facts, texts, whole
+from ..format import elapsed, memory
 from ..series import Group, groups
 
 ORDER = 50
-_TOP = 6  # operators named in a cell; the note has all
+NOTES = (
+    "Nodes: the note names every operator.",
+    "Fused: operators for which runtimes have one kernel. In pieces: what one such operator could compute, and the "
+    "graph computes in several; the result is the same, and a runtime may still put some together as it "
+    "loads the graph.",
+)
 _NOTHING = Cell("–", tone="muted")
 
 
@@ -21,30 +28,43 @@ def view(run: Run) -> Section | None:
     known = [(group, found) for group in groups(run) if (found := facts(run, group))]
     if not known:
         return None
-    columns = ("model", "phase", "opset", "nodes", "operators", "passes", "weights", "file", "export took")
+    columns = ("model", "phase", "opset", "nodes", "fused", "in pieces", "passes", "weights", "file", "export took")
     rows = tuple(_row(group, found) for group, found in known)
     table = Table("The exported graphs", columns, rows, tuple(group.index for group, _ in known))
     lead = ("What the exporter wrote. Weights are those of the source; a file holds them and the graph.",)
-    return Section("graphs", "Graphs", lead, (table,))
+    return Section("graphs", "Graphs", lead, (table,), NOTES)
 
 
 def _row(group: Group, found: Mapping[str, Any]) -> tuple[Cell, ...]:
     operators = sorted(counts(found.get("ops")).items(), key=lambda item: (-item[1], item[0]))
     named = [f"{name} {count}" for name, count in operators]
-    sizes, notes = counts(found.get("sizes")), found.get("notes")
-    done = [plain(note) for note in notes] if isinstance(notes, list | tuple) else []
+    fused = [f"{name} {count}" for name, count in operators if name in FUSED]
+    sizes, done = counts(found.get("sizes")), texts(found.get("notes"))
     total = sum(count for _, count in operators)
     return (
         Cell(group.name),
         Cell(group.label),
         _number(whole(found.get("opset"))),
-        _number(total or None),
-        Cell(", ".join(named[:_TOP]) + (", …" if len(named) > _TOP else ""), note="; ".join(named)),
-        Cell(", ".join(done)) if done else Cell("none", tone="muted"),
+        replace(_number(total or None), note="; ".join(named)),
+        _listed(fused),
+        _pieces(found.get("in_pieces")),
+        _listed(done),
         _bytes(sizes.get("source_bytes")),
         _bytes(sizes.get("file_bytes")),
         _seconds(found.get("seconds")),
     )
+
+
+def _listed(items: Sequence[str]) -> Cell:
+    return Cell(", ".join(items)) if items else Cell("none", tone="muted")
+
+
+def _pieces(value: Any) -> Cell:
+    """Of a header that does not say, nothing is known."""
+    if not isinstance(value, list | tuple):
+        return _NOTHING
+    pieces = texts(value)
+    return replace(_listed([piece.partition(" (")[0] for piece in pieces]), note="; ".join(pieces))
 
 
 def _number(value: int | None) -> Cell:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...bench.records import Measurement, Run
 from ...bench.timing import median_interval
+from ..control import control
 from ..document import Cell, Section, Table
 from ..format import duration, number
 from ..race import Place, lead, places, who
@@ -20,11 +21,12 @@ def view(run: Run) -> Section | None:
     found = groups(run)
     if not found:
         return None
+    names = [name for name in runtimes(run) if any(group.shown(name) for group in found)]
     text = (
         "The time of a call is the median over the medians of all blocks, with its 95 % interval; preparing the model "
         "and moving data in and out is not part of it. Tokens per second count new tokens on the fastest runtime.",
+        *([control(run)] if len(names) > 1 else []),
     )
-    names = [name for name in runtimes(run) if any(group.shown(name) for group in found)]
     parts = [_times([g for g in found if g.phase == phase], names) for phase in dict.fromkeys(g.phase for g in found)]
     shown = tuple(table for table in (*parts, _missing(found)) if table.rows)
     return Section("latency", "Times", text, shown) if shown else None

@@ -6,6 +6,7 @@ from ...bench.records import Run
 from ..curves import NOTES, drawable, figure, laws
 from ..document import Section
 from ..series import groups, runtimes
+from ..sparse import RULE, table
 
 ORDER = 10
 
@@ -15,7 +16,8 @@ def view(run: Run) -> Section | None:
     drawn = drawable([group for group in groups(run) if group.phase != "step"])
     if not drawn:
         return None
-    table = laws(drawn)
+    tables = [found for found in (table(run, tuple(drawn)), laws(drawn)) if found and found.rows]
+    notes = (*NOTES, RULE) if len(tables) > 1 else NOTES
     charts = tuple(figure(group, runtimes(run)) for group in drawn)
     lead = ("Time against the new tokens of a pass. Both axes are logarithmic, so a power of n is a straight line.",)
-    return Section("scaling", "Scaling", lead, (*charts, *([table] if table.rows else [])), NOTES)
+    return Section("scaling", "Scaling", lead, (*charts, *tables), notes)

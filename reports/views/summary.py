@@ -10,7 +10,6 @@ from ..document import Cell, Section, Table, Tone
 from ..format import exponent, number, ratio, span
 from ..series import (
     BASE,
-    GROWTH_TONES,
     SPEED_TONES,
     Group,
     distance,
@@ -22,6 +21,7 @@ from ..series import (
     worded,
     worst,
 )
+from ..trend import ELSEWHERE, TONES, explained
 
 ORDER = 0
 _NOTHING = Cell("–", tone="muted")
@@ -41,7 +41,7 @@ def _table(run: Run, found: Sequence[Group]) -> Table:
     columns = ["model", "phase", "n", "exports faithfully"]
     columns += [f"{name}: outputs" for name in names]
     columns += [f"{name}: speed over {BASE}" for name in others]
-    columns += [f"{name}: exponent" for name in names]
+    columns += [f"{name}: growth" for name in names]
     rows = tuple(
         (
             Cell(group.name),
@@ -110,9 +110,9 @@ def _growth(group: Group, runtime: str) -> Cell:
     law = growth(group, runtime)
     if law is None:
         return Cell("too little data", tone="muted") if group.lines.get(runtime) else _NOTHING
-    text = f"{law.word}, {exponent(law.fit.exponent, law.fit.exponent_interval)}"
-    text += "" if law.predicted is None else f", theory {exponent(law.predicted)}"
-    return Cell(text, value=law.fit.exponent, tone=GROWTH_TONES.get(law.word, "unsure"), note=law.reason)
+    text = f"{law.word}, {exponent(law.exponent, law.interval)}"
+    text += "" if law.theory is None else f", theory {exponent(law.theory)}"
+    return Cell(text, value=law.exponent, tone=TONES.get(law.word, "unsure"), note=explained(group, runtime, law))
 
 
 def _reading(run: Run) -> tuple[str, ...]:
@@ -123,5 +123,5 @@ def _reading(run: Run) -> tuple[str, ...]:
         "Outputs: the worst error against float64 over every n, in units of torch's own rounding in the same "
         f"precision; up to {number(PARITY_LIMIT, 1)} is right.",
         *(speed if BASE in tried(run) else ()),
-        "Exponent: the slope of time, and of theory, over n on logarithmic axes. Brackets are 95 % intervals.",
+        f"Growth: {ELSEWHERE}",
     )

@@ -24,15 +24,21 @@ class Behaviour:
 
 
 class FakeWorker:
-    """Has the face of `Worker`. `behaviours` maps runtime names, `exports` maps export folders to what they raise."""
+    """Has the face of `Worker`. `behaviours` maps runtime names, `exports` maps export folders to what they raise.
+
+    A second process of a runtime is called "twin" in `asked`, and behaves as the runtime does unless `behaviours` has
+    that name.
+    """
 
     behaviours: dict[str, Behaviour] = {}  # noqa: RUF012  (set by each test)
     exports: dict[str, Exception] = {}  # noqa: RUF012
     open_workers: list[FakeWorker] = []  # noqa: RUF012
     asked: list[tuple[str, str]] = []  # noqa: RUF012
+    positions: int | None = None
 
     def __init__(self, log: Path, threads: int) -> None:
         self.runtime: str = ""
+        self.twin = log.stem.endswith("-twin")
         self.length: int | None = None
         self.rng = np.random.default_rng(0)
         self.open_workers.append(self)
@@ -41,13 +47,14 @@ class FakeWorker:
         self.runtime = arguments.get("runtime", self.runtime)
         if op == "stage":
             self.length = arguments["sizes"].get("source")
-        self.asked.append((op, self.runtime))
+        self.asked.append((op, "twin" if self.twin else self.runtime))
         if op == "costs":
             totals = {"flops": 10**6, "bytes": 10**5, "weights": 4096, "cache": 16, "activations": 64}
-            return {"costs": [{**totals, "flops": 10**6 * shape["source"]} for shape in arguments["shapes"]]}
+            return {"costs": [{**totals, "flops": 10**6 * s["batch"] * s["source"]} for s in arguments["shapes"]]}
         if op in ("export", "truth", "same_function"):
             return self._prepare(op, arguments)
         behaviour = self.behaviours.get(self.runtime, Behaviour())
+        behaviour = self.behaviours.get("twin", behaviour) if self.twin else behaviour
         failure = behaviour.failures.get((op, self.length))
         if failure is not None:
             if isinstance(failure, WorkerDied):
@@ -90,6 +97,7 @@ class FakeWorker:
             "output": "logits",
             "probe": {"batch": 3},
             "seconds": 1.0,
+            "positions": self.positions,
         }
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import nnls
 from scipy.stats import binom
 
-from isorun.bench.complexity import Fit, fit, judge, slope
+from isorun.bench.complexity import Fit, fit, slope
 from isorun.bench.extrapolate import predict
 from isorun.bench.timing import Interval
 
@@ -175,14 +175,6 @@ WORK = {
 }
 
 
-@pytest.mark.parametrize("theory", WORK)
-@pytest.mark.parametrize("truth", WORK)
-def test_kinds_of_growth_are_told_apart(truth: str, theory: str) -> None:
-    flops = [round(work) for work in WORK[theory]]
-    word, reason = judge(fit(LENGTHS, noisy(WORK[truth], 9)), slope(LENGTHS, flops))
-    assert word == ("agrees" if truth == theory else "disagrees"), reason
-
-
 def test_a_window_has_no_quadratic_term_beyond_itself() -> None:
     lengths = LENGTHS[3:]
     window = fit(lengths, noisy(WORK["n·W"][3:], 10))
@@ -197,30 +189,6 @@ def test_the_exponent_of_a_law_that_does_not_fit_is_still_sure() -> None:
     assert found.residual > 0.05
     assert found.exponent_interval.high - found.exponent_interval.low < 0.01
     assert found.exponent == pytest.approx(np.polyfit(np.log(LENGTHS), np.log(WORK["n·W"]), 1)[0], abs=0.01)
-
-
-@pytest.mark.parametrize("lengths", [(128, 1024, 8192), (1000, 1500, 2000, 3000, 3999)])
-def test_judge_wants_a_range(lengths: tuple[int, ...]) -> None:
-    word, reason = judge(measured(lengths=lengths), 1.0)
-    assert word == "range too small"
-    assert f"{len(lengths)} lengths from {lengths[0]} to {lengths[-1]}" in reason
-
-
-def test_judge_wants_a_sure_exponent() -> None:
-    wild = fit(LENGTHS, noisy([law(n) for n in LENGTHS], 11, blocks=5, noise=2.0))
-    assert judge(wild, wild.exponent)[0] == "too noisy"
-    sure = measured(12)
-    border = sure.exponent_interval.high + 0.2499  # the point is out of reach, the end of the interval is not
-    assert judge(sure, border)[0] == "too noisy"
-    assert judge(sure, border + 0.001)[0] == "disagrees"
-    assert judge(sure, border, tolerance=0.5)[0] == "agrees"
-
-
-def test_judge_names_both_numbers() -> None:
-    found = measured(13)
-    for theory in (found.exponent + 0.1, 3.21):
-        _, reason = judge(found, theory)
-        assert all(f"{exponent:.2f}" in reason for exponent in (found.exponent, theory))
 
 
 def test_the_seed_decides() -> None:

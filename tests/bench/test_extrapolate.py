@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from isorun.bench.complexity import Fit, fit
-from isorun.bench.extrapolate import Estimate, generation, largest, predict
+from isorun.bench.extrapolate import Estimate, generation, largest, predict, saving
 
 LENGTHS = (128, 256, 512, 1024, 2048)
 FORWARD, STEP = (250e3, 1e3, 1.0), (900e3, 40.0, 0.0)
@@ -77,6 +77,16 @@ def test_a_cache_saves_a_power_of_n() -> None:
     with_cache, without = ([generation(linear[0], step, 1, n).mid for n in (1000, 2000)] for step in (linear[1], None))
     assert with_cache[1] / with_cache[0] == pytest.approx(2, rel=1e-2)
     assert without[1] / without[0] == pytest.approx(4, rel=1e-2)
+
+
+def test_what_a_cache_saves_is_the_ratio_of_both_with_an_honest_interval() -> None:
+    alone = sum(law(64 + i, FORWARD) for i in range(1000))
+    truth = alone / (law(64, FORWARD) + sum(law(64 + i, STEP) for i in range(999)))
+    assert saving(exact(FORWARD), exact(STEP), 64, 1000).mid == pytest.approx(truth, rel=1e-6)
+    runs = 200
+    found = [saving(noisy(FORWARD, seed), noisy(STEP, 1000 + seed), 64, 1000) for seed in range(runs)]
+    held = sum(low <= truth <= high for low, _, high in found)
+    assert binom.ppf(0.001, runs, 0.95) <= held
 
 
 def test_a_generation_has_an_honest_interval() -> None:

@@ -2,7 +2,7 @@
 
 The rounds are those of a run within its default time for one length, with its own rule to stop; times are simulated.
 `noise.json` holds block medians of two identical ONNX Runtime processes that alternated on a real machine, made by
-`python tests/benchmarks/resolution.py`.
+`python tests/benchmarks/resolution.py`. What processes differ by is not in these times: see test_twins.py.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def test_a_resumed_run_measures_only_what_is_missing(tmp_path: Path) -> None:
     run = _finish(Runner.resume(folder))
     _whole(run)
     assert _lines(folder)[: len(before)] == before
-    assert Counter(op for op, _ in FakeWorker.asked)["stage"] == 2 * 2  # forward 64 and step 8, on two runtimes
+    assert Counter(op for op, _ in FakeWorker.asked)["stage"] == 2 * 3  # forward 64 and step 8: two runtimes and a twin
     assert len(run.header["resumed"]) == 1
 
 
@@ -115,7 +115,8 @@ def test_a_run_killed_at_fifty_moments_loses_and_doubles_nothing(tmp_path: Path)
             continue
         before = read_run(folder)
         stages[len(before.measurements)] += 1
-        _killed(folder, lambda folder=folder: Runner.resume(folder), moments.randrange(steps), moments.uniform(0, 0.004))
+        again_s = moments.uniform(0, 0.004)
+        _killed(folder, lambda folder=folder: Runner.resume(folder), moments.randrange(steps), again_s)
         run = _finish(Runner.resume(folder))
         _whole(run)
         assert [m for m in before.measurements if m not in run.measurements] == []

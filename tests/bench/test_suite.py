@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from isorun.bench.suite import SuiteError, case, groups, lengths, load, sizes
+from isorun.bench.suite import Point, SuiteError, groups, lengths, load, sizes
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_quick_is_six_models_on_two_runtimes() -> None:
     assert [(group.config.name, group.phase) for group in planned if group.phase == "step"] == [
         (name, "step") for name in ("transformer-base", "gpt2", "llama3-8b", "mistral-7b", "lstm")
     ]
-    assert sum(len(group.lengths) for group in planned) == 6 * 5 + 5 * 4
+    assert sum(len(group.points) for group in planned) == 6 * 6 + 5 * 4
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_a_length_of_the_suite_itself_beyond_a_table_is_a_reason_not_a_refusal()
 def test_a_step_is_one_token_after_its_past() -> None:
     suite = replace(load("quick"), models=("gpt2",))
     forward, step = groups(suite)
-    assert sizes(case(suite, forward, 64, "torch")) == {"batch": 1, "sequence": 64, "past": 0, "source": 64}
-    assert sizes(case(suite, step, 64, "torch")) == {"batch": 1, "sequence": 1, "past": 64, "source": 64}
+    assert sizes(forward.case(Point(1, 64), "torch")) == {"batch": 1, "sequence": 64, "past": 0, "source": 64}
+    assert sizes(step.case(Point(1, 64), "torch")) == {"batch": 1, "sequence": 1, "past": 64, "source": 64}

@@ -27,7 +27,7 @@ def _file(folder: Path, **changes: str | None) -> str:
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     suite = load(_file(tmp_path))
-    assert (suite.name, suite.size, suite.dtypes, suite.batch) == ("mine", "small", ("fp32",), 2)
+    assert (suite.name, suite.size, suite.dtypes, suite.batch) == ("mine", "small", ("fp32",), (2,))
     assert (suite.seq, suite.past, suite.budget_s, suite.limited) == ((16, 32), (4, 8), 30.5, False)
     assert [group.name for group in groups(suite)] == [
         "gpt2@small-forward", "gpt2@small-step", "lstm@tiny-forward", "lstm@tiny-step"
@@ -49,12 +49,17 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         ({"dtypes": '["fp31"]'}, "unknown dtype 'fp31'; did you mean fp32"),
         ({"size": "7"}, "size = 7 should be a text"),
         ({"size": '"huge"'}, "unknown size 'huge'"),
-        ({"batch": "0"}, "batch = 0 should be a whole number of at least 1"),
+        ({"batch": "0"}, "batch = 0 should be a whole number of at least 1, or several"),
+        ({"batch": "[]"}, "batch = [] should be a whole number of at least 1, or several"),
+        ({"batch": "[1, 0]"}, "batch [1, 0]: 0 is below 1"),
+        ({"batch": "[1, 2.5]"}, "batch = [1, 2.5] should be"),
+        ({"batch": "[1, true]"}, "batch = [1, True] should be"),
+        ({"batch": '"many"'}, "batch 'many': write 64,128"),
         ({"batch": "1.5"}, "batch = 1.5 should be a whole number"),
         ({"batch": "true"}, "batch = True should be a whole number"),
-        ({"seq": "[0, 4]"}, "lengths [0, 4]: no length of at least 1 in it"),
+        ({"seq": "[0, 4]"}, "seq [0, 4]: 0 is below 1"),
         ({"seq": "[]"}, "seq = [] should be lengths"),
-        ({"seq": '"64:1:2x"'}, "lengths '64:1:2x': no length"),
+        ({"seq": '"64:1:2x"'}, "seq '64:1:2x': there is no number in it"),
         ({"seq": "[1.5]"}, "seq = [1.5] should be lengths"),
         ({"budget_s": '"long"'}, "budget_s = 'long' should be a positive number"),
         ({"budget_s": "-1"}, "budget_s = -1 should be a positive number"),
@@ -98,7 +103,7 @@ def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", names())
 def test_every_suite_of_the_package_can_be_planned(name: str) -> None:
     suite = load(name)
-    assert all(group.lengths for group in groups(suite))
+    assert all(group.points for group in groups(suite))
 
 
 def test_the_suites_that_are_asked_for_are_there() -> None:

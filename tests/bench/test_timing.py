@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from isorun.bench import timing
-from isorun.bench.timing import Interval, block, compare, median_interval, narrow_enough, warm_up
+from isorun.bench.timing import Interval, block, compare, judge, log_error, median_interval, narrow_enough, warm_up
 
 MS = 1_000_000
 Noise = Callable[[np.random.Generator, int], np.ndarray]
@@ -139,6 +139,14 @@ def test_interval_of_one_block_is_unbounded() -> None:
     assert median_interval([7.0]) == Interval(0.0, math.inf)
 
 
+def test_the_error_of_a_median_is_that_of_its_blocks() -> None:
+    rng = np.random.default_rng(0)
+    sets = np.exp(rng.normal(0, 0.02, (400, 9)))
+    spread = float(np.std(np.log(np.median(sets, axis=1))))
+    assert np.mean([log_error(list(row)) for row in sets]) == pytest.approx(spread, rel=0.2)
+    assert log_error([1.0]) == math.inf
+
+
 @pytest.mark.parametrize("values", [[], [1.0, 0.0], [1.0, -1.0], [1.0, math.nan], [1.0, math.inf]])
 def test_interval_refuses_what_is_no_time(values: list[float]) -> None:
     with pytest.raises(ValueError, match=r"block"):
@@ -205,6 +213,26 @@ def test_exchanging_the_runtimes_inverts_the_ratio() -> None:
     there, back = compare(first, second), compare(second, first)
     assert there.ratio * back.ratio == pytest.approx(1, abs=1e-12)
     assert there.interval.low * back.interval.high == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.01, 0.2])
+def test_what_processes_differ_by_joins_the_interval_as_an_independent_error(apart: float) -> None:
+    base, other = [100 * ratio for ratio in WORDS["faster"]], [100.0] * 7
+    bare, held = compare(base, other), compare(base, other, apart=apart)
+    assert held.ratio == bare.ratio
+    for before, after in ((bare.interval.low, held.interval.low), (bare.interval.high, held.interval.high)):
+        assert math.log(after / held.ratio) ** 2 == pytest.approx(math.log(before / bare.ratio) ** 2 + apart**2)
+    assert held.word == ("cannot tell" if apart == 0.2 else "faster")
+
+
+def test_ratios_judged_by_themselves_have_the_interval_of_their_median() -> None:
+    ratios = [1.09, 1.12, 1.10, 1.11, 1.08]
+    found, interval = judge(ratios), median_interval(ratios)
+    assert found.ratio == pytest.approx(1.10)
+    assert found.interval.low == pytest.approx(interval.low)
+    assert found.interval.high == pytest.approx(interval.high)
+    wider = judge(ratios, wider=2.0)
+    assert math.log(wider.interval.high / 1.1) == pytest.approx(2 * math.log(interval.high / 1.1))
 
 
 def test_blocks_without_a_partner_are_left_out() -> None:

@@ -79,3 +79,6 @@ def test_axes_and_sums() -> None:
     assert MASKED.inputs[0].resolve({"batch": 2, "past": 3, "sequence": 4}) == (2, 7)
     with pytest.raises(KeyError, match="past"):
         MASKED.feeds({"batch": 2, "sequence": 4})
+    one_more = TensorSpec("attention_mask", "int64", ("batch", "past_length + 1"))
+    assert one_more.resolve({"batch": 2, "past_length": 3}) == (2, 4)
+    assert Signature((one_more,), ()).axes == {"batch", "past_length"}

@@ -30,7 +30,7 @@ def made(run: Run) -> Document:
 
 def test_the_answer_comes_first_and_the_environment_last(made: Document) -> None:
     keys = [section.key for section in made.sections]
-    middle = ["summary", "scaling", "decode", "latency", "parity", "memory", "contract"]
+    middle = ["summary", "scaling", "decode", "latency", "parity", "memory", "claims", "contract"]
     assert keys == ["answers", *middle, "environment"]
 
 

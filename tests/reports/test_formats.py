@@ -15,7 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from isorun.bench.records import Run, Verdict
-from isorun.reports import markdown
+from isorun.reports import html, markdown
 from isorun.reports.build import document, write
 from isorun.reports.build import render as encoded
 from isorun.reports.document import Card, Chart, Document, Table
@@ -195,6 +195,26 @@ def test_a_page_without_charts_has_no_chart_library(run: Run) -> None:
     assert len(render(replace(run, measurements=()), "html").encode()) < 60_000
 
 
+def test_without_a_chart_library_the_page_is_whole_but_for_its_charts(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library panics on a Linux without /proc, with an exception that is no Exception."""
+
+    class PanicException(BaseException):
+        pass
+
+    def panic(_: str) -> str:
+        raise PanicException("assertion failed")
+
+    monkeypatch.setattr("vl_convert.javascript_bundle", panic)
+    html._library.cache_clear()
+    page = encoded(run, "html").decode()
+    html._library.cache_clear()
+    assert "The charts are left out" in page
+    assert "data-chart" not in page
+    assert page.count("<table") > 5
+
+
 def test_tables_have_captions_and_scopes(page: str) -> None:
     tags = Page(page).tags
     names = [tag for tag, _ in tags]
@@ -229,8 +249,8 @@ def test_a_run_read_back_from_its_folder_gives_the_same_report(run: Run, tmp_pat
 
 def test_the_markdown_is_short_enough_for_a_pull_request(run: Run) -> None:
     assert len(render(run, "md").splitlines()) <= markdown.LINES
-    text = markdown.render(document(run), lines=120)
-    assert len(text.splitlines()) <= 120
+    text = markdown.render(document(run), lines=130)
+    assert len(text.splitlines()) <= 130
     away = re.findall(r"^(.+) \((\d+) rows\): in \[the page\]\(report\.html\)\.$", text, re.MULTILINE)
     made = {(part.caption, str(len(part.rows))) for part in parts(document(run)) if isinstance(part, Table)}
     assert away

@@ -56,7 +56,14 @@ def test_a_case_measured_twice_counts_once(run: Run, made: Document) -> None:
 def test_only_skipped_cases_still_make_a_report(run: Run) -> None:
     skipped = tuple(Measurement(case=m.case, status="skipped", reason="no memory") for m in run.measurements)
     made = document(replace(run, measurements=skipped))
-    assert [section.key for section in made.sections] == ["answers", "summary", "latency", "parity", "environment"]
+    assert [section.key for section in made.sections] == [
+        "answers",
+        "summary",
+        "latency",
+        "parity",
+        "claims",
+        "environment",
+    ]
     assert "84 skipped: no memory (and 83 more like it)." in said(made)
 
 
@@ -66,7 +73,7 @@ def test_an_interrupted_run_says_so(run: Run) -> None:
     made = document(part)
     assert any("did not finish" in paragraph for paragraph in made.lead)
     assert tables(made, "environment")["Records that could not be read"].rows[0][0].text == "line 4: cut"
-    assert {row["torch: exponent"].text for row in verdicts(made).values()} == {"too little data"}
+    assert {row["torch: growth"].text for row in verdicts(made).values()} == {"too little data"}
 
 
 @pytest.mark.parametrize("key", ["name", "created", "suite", "environment", "finished", "elapsed_s", "isorun"])

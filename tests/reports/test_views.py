@@ -24,6 +24,7 @@ GRAPH = {
     "seconds": 4.25,
     "notes": ["4 attentions fused"],
     "max_tokens": 1024,
+    "in_pieces": ["Swish 2 (Sigmoid times its input)"],
 }
 
 
@@ -63,15 +64,30 @@ def test_graphs_are_told_from_the_header(run: Run) -> None:
     (row,) = records(
         tables(document(replace(run, header={**run.header, "exports": [GRAPH]})), "graphs")["The exported graphs"]
     )
-    assert row["operators"].text == "Add 30, MatMul 17, Attention 4"
+    assert row["nodes"].note == "Add 30; MatMul 17; Attention 4"
+    assert row["in pieces"].note == "Swish 2 (Sigmoid times its input)"
     shown = {
-        key: row[key].text for key in ("model", "phase", "opset", "nodes", "passes", "weights", "file", "export took")
+        key: row[key].text
+        for key in (
+            "model",
+            "phase",
+            "opset",
+            "nodes",
+            "fused",
+            "in pieces",
+            "passes",
+            "weights",
+            "file",
+            "export took",
+        )
     }
     assert shown == {
         "model": "gpt2 @ small",
         "phase": "forward",
         "opset": "23",
         "nodes": "51",
+        "fused": "Attention 4",
+        "in pieces": "Swish 2",
         "passes": "4 attentions fused",
         "weights": "4.00 MiB",
         "file": "3.00 MiB",
@@ -79,7 +95,7 @@ def test_graphs_are_told_from_the_header(run: Run) -> None:
     }
 
 
-@pytest.mark.parametrize("key", ["opset", "ops", "sizes", "seconds", "notes", "max_tokens"])
+@pytest.mark.parametrize("key", ["opset", "ops", "sizes", "seconds", "notes", "max_tokens", "in_pieces", "sparse"])
 @pytest.mark.parametrize("value", [None, "text", -1, True, [1], {"a": "b"}])
 def test_odd_facts_of_a_graph_are_left_out(run: Run, key: str, value: object) -> None:
     made = document(replace(run, header={**run.header, "exports": [{**GRAPH, key: value}]}))
@@ -97,6 +113,22 @@ def test_the_contract_tells_what_an_empty_call_costs(run: Run) -> None:
     )
     assert held["the same threads"] == "1"
     assert held["blocks alternate"] == "7 blocks a case"
+
+
+def test_the_contract_tells_the_ceiling_of_each_precision_or_that_there_is_none(run: Run) -> None:
+    environment = {
+        **run.header["environment"],
+        "precisions": {"fp16": {"matmul_gflops": {"torch": 512.0, "ort-cpu": None}}},
+    }
+    halves = [replace(m, case=replace(m.case, dtype=dtype)) for m in run.measurements[:1] for dtype in ("fp16", "int8")]
+    header = {**run.header, "environment": environment}
+    made = document(replace(run, header=header, measurements=(*run.measurements, *halves)))
+    held = {row["rule"].text: row["in this run"].text for row in records(tables(made, "contract")["What was held to"])}
+    said = held["times that cannot be are refused"]
+    assert said == "fp32 222 GFLOP/s; fp16 512 GFLOP/s; int8: no rate, so only growth was judged"
+    machines = {row["runtime"].text: row for row in records(tables(made, "environment")["The runtimes"])}
+    assert machines["torch"]["matmul, fp16 (GFLOP/s)"].value == 512
+    assert machines["ort-cpu"]["matmul, fp16 (GFLOP/s)"].text == "not measured"
 
 
 def test_the_heat_map_is_full_where_outputs_are_wrong(run: Run) -> None:

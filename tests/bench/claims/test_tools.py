@@ -48,4 +48,4 @@ def test_exponent_of_a_power() -> None:
 
 
 def test_speed_says_word_and_ratio() -> None:
-    assert speed([2.0] * 7, [1.0] * 7) == ("faster", "2.00× (2.00–2.00)")
+    assert speed([2.0] * 7, [1.0] * 7) == ("faster", "2.00× (2.00–2.00, blocks of one process)")
