@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -141,22 +142,31 @@ def ort_session(model: onnx.ModelProto) -> Any:
 
 
 class Certificate:
-    """One exported model with all that its mutants are held against, each computed once."""
+    """One exported model with all that its mutants are held against, each computed once and only if it is needed."""
 
     def __init__(self, folder: Path) -> None:
-        """Load the graph and trace its source.
+        """Load the graph and its source.
 
         Raises:
-            ArtifactError, ExportError: there is no exported model, or its source cannot be traced any more.
+            ArtifactError: there is no exported model.
         """
         self.artifact = ExportedModel.open(folder)
         self.model = onnx.load(self.artifact.model_path)
-        self._program = Program(self.artifact.source, self.artifact.phase, self.artifact.opset)
         self._sources = Sources(self.artifact)
-        self._wide = list(self._wide_truths())
+
+    @cached_property
+    def _program(self) -> Program:
+        return Program(self.artifact.source, self.artifact.phase, self.artifact.opset)
+
+    @cached_property
+    def _wide(self) -> list[tuple[dict[str, Array], dict[str, Array]]]:
+        return list(self._wide_truths())
+
+    @cached_property
+    def _usual_case(self) -> tuple[dict[str, Array], dict[str, Array]]:
         module = self.artifact.module()
-        self._usual_feeds = self.artifact.signature().feeds(module.example)
-        self._usual_truth = outputs(module, self._usual_feeds)
+        feeds = self.artifact.signature().feeds(module.example)
+        return feeds, outputs(module, feeds)
 
     def findings(self, model: onnx.ModelProto) -> list[Finding]:
         """What the validator's own checks say of a version of the graph."""
@@ -169,7 +179,11 @@ class Certificate:
         ]
 
     def mutant(self, kind: str, seed: int = 0) -> Mutant | None:
-        """Plant one kind of fault, and see who finds it; None where it has no place."""
+        """Plant one kind of fault, and see who finds it; None where it has no place.
+
+        Raises:
+            ExportError: the source cannot be traced any more.
+        """
         mutant = mutations.apply(kind, self.model, seed)
         if mutant is None:
             return None
@@ -217,14 +231,15 @@ class Certificate:
 
     def _usual(self, mutant: onnx.ModelProto) -> tuple[bool, ...]:
         """What `numpy.allclose` against torch in float32 says, on one input of the exporter's own size."""
+        feeds, truth = self._usual_case
         try:
-            found = Inline(mutant, self._sources).run("ort-cpu", self._usual_feeds)
+            found = Inline(mutant, self._sources).run("ort-cpu", feeds)
         except WorkerError:
             return (True,) * len(USUAL)  # a mutant that does not run is found by anyone
         return tuple(
             not all(
                 found[name].shape == array.shape and np.allclose(found[name], array, rtol=tolerance, atol=tolerance)
-                for name, array in self._usual_truth.items()
+                for name, array in truth.items()
             )
             for tolerance in USUAL
         )

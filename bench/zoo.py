@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -30,15 +32,19 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """One graph with the weights of a seed; faults are planted in that of seed 0."""
+    """One graph with the weights of a seed, and whether faults are planted in it."""
 
     model: str
     phase: str
     seed: int
+    planted: bool = False
 
 
-def tasks() -> list[Task]:
-    """All of them: every graph with its mutants, one phase of each preset first; then the same with other weights."""
+def tasks(*, planted: bool = True) -> list[Task]:
+    """All of them: every graph with its mutants, one phase of each preset first; then the same with other weights.
+
+    Not `planted`: every graph with the weights of every seed, and no mutants.
+    """
     from ..models.phases import phases
     from ..models.presets import PRESETS
 
@@ -47,17 +53,17 @@ def tasks() -> list[Task]:
         first.setdefault(repr(replace(preset.at("tiny"), name="", source="")), name)
     graphs = [(name, phase) for name in first.values() for phase in phases(PRESETS[name])]
     graphs.sort(key=lambda graph: graph[1] != phases(PRESETS[graph[0]])[-1])
-    return [Task(name, phase, seed) for seed in range(SEEDS) for name, phase in graphs]
+    return [Task(name, phase, seed, planted and seed == 0) for seed in range(SEEDS) for name, phase in graphs]
 
 
-def run(folder: Path, jobs: int, budget_s: float) -> Iterator[tuple[Task, list[Row]]]:
+def run(folder: Path, jobs: int, budget_s: float, *, planted: bool = True) -> Iterator[tuple[Task, list[Row]]]:
     """Do what the records in a folder do not have yet, for about so long; each task is recorded when it is done."""
     folder.mkdir(parents=True, exist_ok=True)
-    done = {Task(row["model"], row["phase"], row["seed"]) for row in records(folder)}
-    left = iter([task for task in tasks() if task not in done])
+    done = {Task(row["model"], row["phase"], row["seed"], bool(row["fault"])) for row in records(folder)}
+    left = iter([task for task in tasks(planted=planted) if task not in done])
     ends = time.monotonic() + budget_s
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(_do, task): task for task, _ in zip(left, range(jobs), strict=False)}
+        running = {pool.submit(_do, task): task for task in islice(left, jobs)}
         while running:
             future = next(as_completed(running))
             task, rows = running.pop(future), future.result()
@@ -79,7 +85,7 @@ def records(folder: Path) -> list[Row]:
 
 
 def _do(task: Task) -> list[Row]:
-    """Export, validate without a fault, and with seed 0 plant all kinds; the first row is that of the graph itself."""
+    """Export, validate without a fault, and plant all kinds if asked; the first row is that of the graph itself."""
     import torch
 
     from ..export.trace import ExportError
@@ -93,7 +99,7 @@ def _do(task: Task) -> list[Row]:
         certificate = Certificate(_export(task, folder / "model"))
         failed = [finding.says for finding in certificate.findings(certificate.model) if finding.status == "fail"]
         rows: list[Row] = [{**about, "fault": "", "validate": "fail" if failed else "pass", "says": failed}]
-        kinds = mutations.kinds() if task.seed == 0 else ()
+        kinds = mutations.kinds() if task.planted else ()
         mutants = (certificate.mutant(kind) for kind in kinds)
         return rows + [{**about, **columns(mutant)} for mutant in mutants if mutant is not None]
     except (ExportError, ArtifactError, RuntimeFailure) as error:
@@ -111,7 +117,7 @@ def _export(task: Task, folder: Path) -> Path:
 
 def page(rows: list[Row]) -> str:
     """The table as Markdown: what is found, what the usual checks find, and whether the place is named."""
-    clean = [row for row in rows if not row["fault"]]
+    clean = list({(row["model"], row["phase"], row["seed"]): row for row in rows if not row["fault"]}.values())
     mutants = [row for row in rows if row["fault"]]
     counted = [row for row in mutants if row["validate"] != "equivalent"]
     graphs = {(row["model"], row["phase"]) for row in mutants}
@@ -122,7 +128,8 @@ def page(rows: list[Row]) -> str:
     lines = [
         "# Planted faults",
         "",
-        f"Made by `isorun mutate --all`, with {versions}: {len(graphs)} graphs of {presets} presets at `tiny`, each "
+        f"Made by `isorun mutate --all` on {datetime.now(UTC):%Y-%m-%d}, with {versions}: {len(graphs)} graphs of "
+        f"{presets} presets at `tiny`, each "
         "with one fault of every kind that has a place in it. Presets that differ in size alone are one graph at "
         "`tiny`, and are there once. A mutant within 1e-9 of the unmutated graph, in float64 over a wide grid of other "
         "sizes, does not count: it is another way of writing the same function. `allclose` is `numpy.allclose` of ONNX "

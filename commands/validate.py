@@ -58,12 +58,17 @@ def mutate(
     ),
     jobs: Annotated[int, typer.Option(min=1, help="With --all: processes.")] = 1,
     budget: Annotated[float, typer.Option(help="With --all: seconds after which nothing new is begun.")] = 36000.0,
+    unmutated: Annotated[
+        bool, typer.Option(help="With --all: no faults; every graph with the weights of five seeds, which must pass.")
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Plant every kind of fault in exported models, and see which ones validation finds. Exit 1 if one is missed."""
     if whole == bool(paths):
         fail("give exported folders, or --all")
-    rows = _zoo(into, jobs, budget) if whole else _mutants(paths or [], seed)
+    if unmutated and not whole:
+        fail("--unmutated: give it with --all")
+    rows = _zoo(into, jobs, budget, planted=not unmutated) if whole else _mutants(paths or [], seed)
     if as_json:
         say_json(rows)
     elif rows and not whole:
@@ -80,11 +85,11 @@ def _mutants(paths: list[Path], seed: int) -> list[dict[str, Any]]:
     return [{"model": path.name, **columns(mutant)} for path in paths for mutant in certify(path, seed)]
 
 
-def _zoo(into: Path, jobs: int, budget: float) -> list[dict[str, Any]]:
+def _zoo(into: Path, jobs: int, budget: float, *, planted: bool) -> list[dict[str, Any]]:
     """Go on where the folder stops, and write its table anew."""
     from ..bench import zoo
 
-    for task, rows in zoo.run(into, jobs, budget):
+    for task, rows in zoo.run(into, jobs, budget, planted=planted):
         missed = [row["fault"] or "fails without a fault" for row in rows if row["validate"] in ("missed", "fail")]
         warn(f"{task.model} {task.phase}, seed {task.seed}: {len(rows) - 1} mutants; {', '.join(missed) or 'all well'}")
     rows = zoo.records(into)

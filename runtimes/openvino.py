@@ -64,7 +64,7 @@ class OpenVinoSession:
         given = list(feeds)
         ports = enumerate(self._compiled.inputs)
         names = (next((name for name in port.get_names() if name in feeds), given[i]) for i, port in ports)
-        return {i: np.ascontiguousarray(feeds[name]) for i, name in enumerate(names)}
+        return {i: np.asarray(feeds[name], order="C") for i, name in enumerate(names)}  # a scalar stays one
 
     def run(self, staged: dict[int, Array]) -> Any:
         """One synchronous call; the results stay in the request."""

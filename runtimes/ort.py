@@ -136,7 +136,7 @@ class OrtSession:
         presents = {past: self._shapes[present] for present, past in self._aliases.items()}
         values = {}
         for spec in inputs:
-            array = np.ascontiguousarray(feeds[spec.name])
+            array = np.asarray(feeds[spec.name], order="C")  # a scalar stays one
             if spec.name in presents:
                 array = _longer(array, [axes.get(dim, dim) for dim in presents[spec.name]])
             values[spec.name] = onnxruntime.OrtValue.ortvalue_from_numpy(array, device, 0)

@@ -35,6 +35,7 @@ def load(path: Path) -> tuple[onnx.ModelProto, dict[str, Array]]:
     model = onnx.load(path, load_external_data=False)
     weights = detach(model, path.parent)
     load_external_data_for_model(model, str(path.parent))  # what is left is small
+    _densify(model.graph)
     return model, weights
 
 
@@ -60,7 +61,23 @@ def without_weights(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, 
     small = [tensor for tensor in model.graph.initializer if not _large(tensor)]
     del rest.graph.initializer[:]
     rest.graph.initializer.extend(small)
+    _densify(rest.graph)
     return rest, {tensor.name: _array(tensor, None) for tensor in model.graph.initializer if _large(tensor)}
+
+
+def _densify(graph: onnx.GraphProto) -> None:
+    """Put dense initializers in the place of sparse ones, which the ONNX reference cannot read."""
+    from onnx import numpy_helper
+
+    for sparse in graph.sparse_initializer:
+        values, places = (np.asarray(numpy_helper.to_array(part)) for part in (sparse.values, sparse.indices))
+        array = np.zeros(tuple(sparse.dims), values.dtype)
+        if places.ndim == 1:
+            array.reshape(-1)[places] = values
+        else:
+            array[tuple(places.T)] = values
+        graph.initializer.append(numpy_helper.from_array(array, sparse.values.name))
+    del graph.sparse_initializer[:]
 
 
 def skeleton(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -5,7 +5,8 @@ Asked of the graph in float64, so that only its meaning counts. No reference is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from ..client import WorkerError
 from .candidate import Candidate
 from .compare import SAME, Difference, difference, scale
 from .evaluators import Evaluators
-from .feeds import make
+from .feeds import make, sizes
 from .finding import Finding, verdict
 
 CHECK = "invariants"
-PAST, PRESENT = "past_key_values.", "present."
+PAST, PRESENT = "past", "present"  # how the names of cached tensors begin, in all the ways that exporters write them
 TOKENS = 9
+STEPS = (5, 6, 7, TOKENS)  # where a pass over all tokens is cut: the first tokens, then steps of one, then of several
 
 Run = Callable[[Mapping[str, Array]], dict[str, Array]]
 
@@ -39,13 +41,27 @@ def check(candidate: Candidate, evaluators: Evaluators) -> list[Finding]:
     if not {"input_ids", "attention_mask"} <= ranks.keys() or set(tokens.values()) != {2}:
         return []
     try:
-        if len(ranks) > len(tokens) and outputs.get("logits") == 3:
+        if cache(ranks, outputs) and outputs.get("logits") == 3:
             return [_causal(candidate, run), _padded(candidate, run, "left"), _cached(candidate, run)]
         if {"input_ids", "attention_mask"} == ranks.keys() - {"token_type_ids"} and "logits" not in outputs:
             return [_padded(candidate, run, "right")]
     except WorkerError as error:
         return [Finding(check=CHECK, status="skipped", says=str(error))]
     return []
+
+
+def cache(inputs: Iterable[str], outputs: Iterable[str]) -> dict[str, str]:
+    """The output that becomes each input of the past: past_key_values.0.key, past_0, or one stacked tensor.
+
+    Empty where one of them has none.
+    """
+    pasts, left = [name for name in inputs if name.startswith(PAST)], set(outputs)
+    found = {}
+    for name in pasts:
+        rests = (name.removeprefix(past) for past in ("past_key_values", PAST) if name.startswith(past))
+        names = [present + rest for rest in rests for present in (PRESENT, "present_key_values")]
+        found[name] = next((present for present in names if present in left), "")
+    return found if all(found.values()) else {}
 
 
 def _causal(candidate: Candidate, run: Run) -> Finding:
@@ -81,27 +97,22 @@ def _padded(candidate: Candidate, run: Run, side: str) -> Finding:
 
 def _cached(candidate: Candidate, run: Run) -> Finding:
     """One pass over n tokens, against a shorter one followed by steps with the cache."""
-    whole = run(_feeds(candidate, batch=2, tokens=TOKENS, past=0))
-    first = 5
     feeds = _feeds(candidate, batch=2, tokens=TOKENS, past=0)
-    part = {name: _cut(name, array, 0, first) for name, array in feeds.items()}
-    result = run(part)
-    gaps = [_same("logits", result["logits"], whole["logits"][:, :first])]
-    for step in range(first, TOKENS):
-        present = {name.replace(PRESENT, PAST, 1): array for name, array in result.items() if name.startswith(PRESENT)}
-        part = {name: _cut(name, array, step, step + 1) for name, array in feeds.items()} | {
-            name: array for name, array in feeds.items() if name.startswith(PAST)
-        }
-        result = run(part | present)
-        gaps.append(_same("logits", result["logits"], whole["logits"][:, step : step + 1]))
+    whole = run(feeds)
+    presents = cache(feeds, whole)
+    past: dict[str, Array] = {}
+    gaps = []
+    for start, stop in pairwise((0, *STEPS)):
+        result = run({name: _cut(name, array, start, stop) for name, array in feeds.items()} | past)
+        past = {name: result[present] for name, present in presents.items()}
+        gaps.append(_same("logits", result["logits"], whole["logits"][:, start:stop]))
     good, bad = "prefill and cached steps give the same logits", "prefill and cached steps differ"
     return verdict(CHECK, gaps, good, "check the positions, the mask and the order of the cache", bad)
 
 
 def _feeds(candidate: Candidate, *, batch: int, tokens: int, past: int) -> dict[str, Array]:
     declared = candidate.signature
-    sizes = {axis: batch if "batch" in axis else past if "past" in axis else tokens for axis in declared.axes}
-    feeds = make(declared, sizes, seed=1)
+    feeds = make(declared, sizes(declared.axes, batch=batch, length=tokens, past=past), seed=1)
     return {name: np.zeros_like(array) if name.startswith(PAST) else array for name, array in feeds.items()}
 
 

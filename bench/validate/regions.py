@@ -25,8 +25,8 @@ class Regions:
         self._shared = frozenset(shared)
 
     def of(self, value: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-        """The nodes and the tensors."""
-        nodes, tensors, seen, left = [], [], {value}, [value]
+        """The nodes and the tensors; none of a value that no node of the main graph makes."""
+        nodes, tensors, seen, left = [], [], {value}, [value] if value in self._makers else []
         while left:
             node = self._makers[left.pop()]
             nodes.append(node)

@@ -19,6 +19,7 @@ from . import (
     invariants,
     locate,
     numerics,
+    pairing,
     placement,
     quantisation,
     rulers,
@@ -77,7 +78,7 @@ def _run(
     wanted = given.read(expected) if expected else None
     if feeds is not None:
         findings += given.check(candidate, feeds)
-    source = _source(reference) if reference else _own_source(candidate, findings)
+    source = _source(reference, candidate, findings) if reference else _own_source(candidate, findings)
     with Checker() as checker:
         findings += structure.check(candidate, checker)
     dtype, weights = candidate.artifact.dtype, _weight_bytes(candidate)
@@ -98,14 +99,16 @@ def _run(
         findings += [*_tolerate(judged, asked), *placement.check(evaluators.placements)]
 
 
-def _source(reference: str) -> Source:
-    """What a reference names, which is there."""
+def _source(reference: str, candidate: Candidate, findings: list[Finding]) -> Source:
+    """What a reference names, which is there; of another graph, how its names pair with the model's."""
     try:
         source = parse(reference)
     except SourceError as error:
         raise refuse(semantics.CHECK, f"--reference {error}") from None
     if source.kind == "file":
-        integrity.check(open_candidate(Path(source.name)))
+        other = open_candidate(Path(source.name))
+        integrity.check(other)
+        findings += pairing.check(candidate.signature, other.signature)
     return source
 
 
@@ -141,6 +144,9 @@ def _on_inputs(
         plain = {}
     findings = [Finding(check="semantics", status="note", says=f"no float64 truth: {why}")] if truth is None else []
     judged = plain if truth is None else truth
+    if not any(array.size for array in judged.values()):
+        says = "every output is empty on these inputs, so nothing would be compared"
+        raise refuse("semantics", says, "give inputs with a batch and a length")
     errors = {} if truth is None else numerics.errors(truth, plain)
     if expected is not None:
         units = partial(rulers.expected, candidate, own=errors)

@@ -30,6 +30,9 @@ def against_expected(
     if not pairs:
         says = f"--expected holds {', '.join(expected)}, and the outputs are {', '.join(found)}"
         return [Finding(check=CHECK, status="error", says=says, remedy="name the expected arrays like the outputs")]
+    if not any(array.size for _, array in pairs):
+        says = f"--expected holds empty arrays for {', '.join(name for name, _ in pairs)}: nothing would be compared"
+        return [Finding(check=CHECK, status="error", says=says)]
     if rows is not None and (problem := _misfit(rows, [array for _, array in pairs])):
         return [Finding(check=CHECK, status="error", says=problem)]
     allowed = units(dict(pairs))

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...models.signature import Array, Feeds, Padding
 from ..client import WorkerDied, WorkerError
+from . import declared, rulers, semantics
 from . import feeds as made
-from . import rulers, semantics
 from .candidate import Candidate
 from .compare import Difference, difference
 from .evaluators import Evaluators, Unloadable
@@ -34,7 +34,7 @@ def grid(candidate: Candidate) -> list[Case]:
     )
     cases: list[tuple[int, Padding]] = [(1, "none"), (3, "left")]
     found = [
-        ({axis: _size(axis, batch, length, past) for axis in axes}, padding)
+        (made.sizes(axes, batch=batch, length=length, past=past), padding)
         for length in LENGTHS
         for past in pasts
         for batch, padding in cases
@@ -54,18 +54,19 @@ class Tally:
     """What was tried at many sizes, what was wrong, what was refused, and what makes further sizes pointless.
 
     `cases` has an answer for each: "same", "differs", "refused"; `first` is the first that was wrong; `rounded` is what
-    constants in float32 explain.
+    constants in float32 explain; `unknown` are sizes at which the source has no answer.
     """
 
     tried: int = 0
     wrong: list[str] = field(default_factory=list)
     rounded: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
     broken: WorkerError | None = None
     first: Case | None = None
     cases: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, case: Case, differences: list[Difference], rounded: Sequence[Difference] = ()) -> None:
+    def add(self, case: Case, differences: Sequence[Difference] = (), rounded: Sequence[Difference] = ()) -> None:
         """Count one size and note its real differences."""
         self.tried += 1
         self.rounded += [f"{_words(case)}: {one}" for one in rounded]
@@ -87,6 +88,13 @@ class Tally:
             self.refused.append(f"{_words(case)}: {error}")
             self._answer(case, "refused")
 
+    def skip(self, case: Case, error: WorkerError) -> None:
+        """Note a size that the source does not take: nothing is known of the graph there."""
+        if isinstance(error, WorkerDied | Unloadable):
+            self.broken = error
+        else:
+            self.unknown.append(f"{_words(case)}: {error}")
+
     def _answer(self, case: Case, answer: str) -> None:
         self.cases.append({**case[0], "padding": case[1], "answer": answer})
 
@@ -104,14 +112,19 @@ def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, 
     """
     judge = _Judge(evaluators, runtimes[0])
     meaning, tallies = Tally(), {runtime: Tally() for runtime in runtimes}
+    unlike: list[Finding] = []
     evaluators.ahead([*(("source64", "source") if sourced else ()), "reference", *runtimes], _all_feeds(candidate))
     for case in grid(candidate):
         try:
             feeds = made.make(candidate.signature, case[0], padding=case[1])
+        except WorkerError as error:
+            meaning.refuse(case, error)
+            continue
+        try:
             source = evaluators.run("source64", feeds) if sourced else {}
             single = evaluators.run("source", feeds) if sourced else {}
         except WorkerError as error:
-            meaning.refuse(case, error)
+            meaning.skip(case, error)
             continue
         try:
             graph = judge.run(feeds)
@@ -119,8 +132,13 @@ def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, 
             (meaning.fail if sourced else meaning.refuse)(case, error)
             continue
         exact = judge.absent is None
-        wrong, rounded = semantics.against_source(candidate, evaluators, feeds, graph, source, exact=exact)
-        meaning.add(case, wrong, rounded)
+        unlike = unlike or declared.check(candidate, case[0], graph)
+        try:
+            gaps = semantics.against_source(candidate, evaluators, feeds, graph, source, exact=exact) if sourced else ()
+        except WorkerError as error:  # the source with its weights in half
+            meaning.skip(case, error)
+            continue
+        meaning.add(case, *gaps)
         truth = graph if exact or not sourced else source
         allowed = rulers.runtime(candidate, evaluators, feeds, truth, errors(source, single))
         for runtime, tally in tallies.items():
@@ -130,7 +148,8 @@ def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, 
                 tally.refuse(case, error)
             else:
                 tally.add(case, [difference(n, found.get(n), a, allowed[n]) for n, a in truth.items()])
-    return [*judge.notes(), *_source_findings(meaning, sourced, candidate.artifact.dtype), *_runtime_findings(tallies)]
+    said = _source_findings(meaning, sourced, candidate.artifact.dtype)
+    return [*judge.notes(), *unlike, *said, *_runtime_findings(tallies)]
 
 
 def first(candidate: Candidate, findings: list[Finding]) -> Feeds | None:
@@ -172,6 +191,9 @@ def _source_findings(meaning: Tally, sourced: bool, dtype: str) -> list[Finding]
     """Is it the same function, and does it run wherever its axes are free?"""
     if meaning.broken is not None:
         return [Finding(check=CHECK, status="error", says=f"nothing to compare with: {meaning.broken}")]
+    if meaning.unknown and not meaning.tried:
+        says = f"nothing to compare with: the source runs at no shape: {meaning.unknown[0]}"
+        return [Finding(check=CHECK, status="error", says=says, remedy="give inputs that it takes with --inputs")]
     if not meaning.tried:
         reason = meaning.refused[0] if meaning.refused else "no shape to try"
         says = f"the model was never run: the validator found no inputs that it takes: {reason}"
@@ -182,6 +204,9 @@ def _source_findings(meaning: Tally, sourced: bool, dtype: str) -> list[Finding]
         good = f"graph and source are one function in float64{extent}, at {meaning.tried} shapes"
         findings.append(_wrong(semantics.CHECK, "", meaning, good, semantics.REMEDY))
         findings += [semantics.rounding(meaning.rounded)] if meaning.rounded and not meaning.wrong else []
+    if meaning.unknown:
+        says = f"not compared at {len(meaning.unknown)} shapes, at which the source does not run: {meaning.unknown[0]}"
+        findings.append(Finding(check=semantics.CHECK, status="note", says=says))
     return [*findings, *_refused("the graph", meaning)]
 
 
@@ -195,7 +220,10 @@ def _runtime_findings(tallies: Mapping[str, Tally]) -> list[Finding]:
         if tally.tried:
             good = f"{runtime} agrees with float64 at {tally.tried} shapes"
             findings.append(_wrong(CHECK, f"{runtime}: ", tally, good, ""))
-        findings += _refused(runtime, tally)
+            findings += _refused(runtime, tally)
+        elif tally.refused:
+            says = f"{runtime} runs it at no shape: {tally.refused[0]}"
+            findings.append(Finding(check=CHECK, status="error", says=says, data={"died": False}))
     return findings
 
 
@@ -213,13 +241,6 @@ def _refused(whose: str, tally: Tally) -> list[Finding]:
         return []
     says = f"{whose}: {len(tally.refused)} shapes do not run although their axes are free: {tally.refused[0]}"
     return [Finding(check=CHECK, status="fail", says=says, data={"refused": tally.refused})]
-
-
-def _size(axis: str, batch: int, length: int, past: int) -> int:
-    name = axis.lower()
-    if "batch" in name:
-        return batch
-    return past if "past" in name else length
 
 
 def _words(case: Case) -> str:

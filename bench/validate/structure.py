@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...export.external import external_path, external_range, is_external
+from ...export.external import external_path, external_range, is_external, messages
 from ...models.signature import Array
 from ..client import WorkerError
+from ..fusions import in_pieces
 from .candidate import Candidate
 from .checker import Checker
 from .finding import Finding, refuse
@@ -27,6 +28,7 @@ DOUBLED = 0.02  # of all weights, stored a second time
 SMALL = 64  # elements below which equal tensors are a coincidence
 NUMBERS = (1, 2, 3, 10, 11, 16)  # onnx.TensorProto.FLOAT, UINT8, INT8, FLOAT16, DOUBLE, BFLOAT16
 BLOCK_BYTES = 2**24
+OWN = ("LayerNormalization", "SimplifiedLayerNormalization")  # ONNX Runtime's optimizer writes them at any opset
 SOFTMAX = ("Softmax", "LogSoftmax", "Hardmax")
 
 
@@ -55,8 +57,20 @@ def _checked(candidate: Candidate, checker: Checker) -> Iterator[Finding]:
         says = checker.refusal(candidate.path)
     except WorkerError as error:
         raise refuse(CHECK, f"{candidate.path}: the ONNX checker does not survive this file: {error}") from None
-    if says is not None:
-        yield Finding(check=CHECK, status="fail", says=f"the ONNX checker refuses the model: {says}")
+    if says is None:
+        return
+    refusal = f"the ONNX checker refuses the model: {says}"
+    if borrowed := sorted({node.op_type for node in candidate.nodes if _borrowed(node, candidate.opset, says)}):
+        refusal = f"{', '.join(borrowed)}: ONNX Runtime's own, in the domain of the standard operators; {refusal}"
+    yield Finding(check=CHECK, status="note" if borrowed else "fail", says=refusal)
+
+
+def _borrowed(node: onnx.NodeProto, opset: int, refusal: str) -> bool:
+    """Whether it is for this node that a model is refused: ONNX Runtime adds it to the operators of its opset."""
+    import onnx
+
+    own = node.domain in ("", "ai.onnx") and node.op_type in OWN and f" {node.op_type} " in refusal
+    return own and not onnx.defs.has(node.op_type, max_inclusive_version=opset)
 
 
 def live_dropout(candidate: Candidate) -> Iterator[Finding]:
@@ -82,14 +96,14 @@ def live_dropout(candidate: Candidate) -> Iterator[Finding]:
 def _doubled(candidate: Candidate) -> Iterator[Finding]:
     """Weights stored twice, as they are or transposed: tied weights that an export has untied."""
     folder = candidate.path.parent
-    weights = list(_weights(candidate.proto.graph))
+    weights = list(_weights(candidate.proto))
     alike = Counter(_alike(tensor) for tensor in weights)
     seen: dict[bytes, str] = {}
     pairs: list[tuple[int, str, str]] = []
     for tensor in weights:
         if alike[_alike(tensor)] == 1 or tensor.data_type not in NUMBERS or prod(tensor.dims) < SMALL:
             continue
-        array = _array(tensor, folder)
+        array = np.squeeze(_array(tensor, folder))
         first = seen.get(_digest(array)) or (seen.get(_digest(array.T)) if array.ndim == 2 else None)
         if first is None:
             seen[_digest(array)] = tensor.name
@@ -108,21 +122,25 @@ def _doubled(candidate: Candidate) -> Iterator[Finding]:
         )
 
 
-def _weights(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Initializers, and the values of Constant nodes under the names of their outputs."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if node.op_type == "Constant" and attribute.name == "value" and node.output:
-                tensor = type(attribute.t)()
-                tensor.CopyFrom(attribute.t)
-                tensor.name = node.output[0]
-                yield tensor
+def _weights(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Initializers, and values of Constant nodes under the names of their outputs, in subgraphs and functions too."""
+    import onnx
+
+    for message in messages(model):
+        if isinstance(message, onnx.GraphProto):
+            yield from message.initializer
+        if isinstance(message, onnx.NodeProto) and message.op_type == "Constant" and message.output:
+            for attribute in message.attribute:
+                if attribute.name == "value":
+                    tensor = onnx.TensorProto()
+                    tensor.CopyFrom(attribute.t)
+                    tensor.name = message.output[0]
+                    yield tensor
 
 
 def _alike(tensor: onnx.TensorProto) -> tuple[int, ...]:
-    """What two tensors share that may be one, or its transpose."""
-    return tensor.data_type, *sorted(tensor.dims)
+    """What two tensors share that may be one, or its transpose, or have axes of size 1 besides."""
+    return tensor.data_type, *sorted(dim for dim in tensor.dims if dim != 1)
 
 
 def _array(tensor: onnx.TensorProto, folder: Path) -> Array:
@@ -189,7 +207,6 @@ def _domains(candidate: Candidate) -> Iterator[Finding]:
 
 def _fusions(candidate: Candidate) -> Iterator[Finding]:
     """Attention that stands there in pieces is right, but no fused kernel will run it."""
-    kinds = [node.op_type for node in candidate.nodes]
-    whole = sum(kind in ("Attention", "MultiHeadAttention", "GroupQueryAttention") for kind in kinds)
-    if not whole and "Softmax" in kinds and kinds.count("MatMul") >= 2:
-        yield Finding(check=CHECK, status="note", says="attention is not fused: 0 attention operators, but Softmax")
+    for piece in in_pieces(candidate.nodes):
+        if piece.startswith("Attention"):
+            yield Finding(check=CHECK, status="note", says=f"attention is not fused: {piece}")

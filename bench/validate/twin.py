@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...export.artifact import graph_signature
 from ...models.signature import Array, Feeds
 from ...runtimes.reference import Float64Graph
+from .pairing import pair
 from .walk import told
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ class Twin:
 
     def __init__(self, model: onnx.ModelProto, graph: onnx.ModelProto) -> None:
         self._model = model
-        self.certain, pairs = _pairs(graph, model)
+        self._names = pair(graph_signature(graph.graph), graph_signature(model.graph))
+        self.certain, pairs = _pairs(graph, model, self._names.outputs)
         self._back = {twin: name for name, twin in pairs.items()}
         makers = {name: node for node in model.graph.node for name in node.output}
         self._makers = {name: makers[twin] for name, twin in pairs.items()}
@@ -40,7 +43,7 @@ class Twin:
         def pass_on(_: onnx.NodeProto, name: str, value: Array) -> Array | None:
             return watch(self._back[name], value) if name in self._back else None
 
-        Float64Graph(self._model).run(feeds, pass_on)
+        Float64Graph(self._model).run(self._names.feeds(feeds), pass_on)
 
     def parameters(self, value: str) -> dict[str, Array]:
         """The stored tensors that the other node reads."""
@@ -50,10 +53,11 @@ class Twin:
         return {name: np.asarray(numpy_helper.to_array(self._stored[name])) for name in names}
 
 
-def _pairs(graph: onnx.ModelProto, other: onnx.ModelProto) -> tuple[bool, dict[str, str]]:
+def _pairs(graph: onnx.ModelProto, other: onnx.ModelProto, renamed: Mapping[str, str]) -> tuple[bool, dict[str, str]]:
     mine, theirs = list(graph.graph.node), list(other.graph.node)
     kinds = {name for node in theirs for name in node.output if name}
-    named = {name: name for node in mine for name in node.output if name in kinds}
+    names = {name: renamed.get(name, name) for node in mine for name in node.output}
+    named = {name: twin for name, twin in names.items() if twin in kinds}
     if 2 * len(named) >= len(mine) or max(len(mine), len(theirs)) > MOST_NODES:
         return True, named
     my_ops, their_ops = ([node.op_type for node in nodes] for nodes in (mine, theirs))

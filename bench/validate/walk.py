@@ -146,32 +146,36 @@ def against(model: onnx.ModelProto, reference: Reference, feeds: Feeds) -> list[
                 within=regions.within(name) if says else (),
             )
         )
-    return [*steps, *stopped]
+    return [*steps, _halt(stopped, regions)] if stopped else steps
 
 
-def _run(model: onnx.ModelProto, feeds: Feeds, watch: Watch) -> list[Step]:
-    """Evaluate a graph; where it stops, the step that cannot be made."""
+def _run(model: onnx.ModelProto, feeds: Feeds, watch: Watch) -> NodeFailure | None:
+    """Evaluate a graph; the failure of a node, if one ends it."""
     try:
         Float64Graph(model).run(feeds, watch)
     except NodeFailure as failure:
-        node, inf = failure.node, float("inf")
-        origin = told(node)
-        return [
-            Step(
-                value=next(iter(node.output), ""),
-                node=node.name,
-                op=node.op_type,
-                module=origin.module,
-                line=origin.line,
-                local=inf,
-                error=inf,
-                differs=True,
-                says=str(failure),
-            )
-        ]
+        return failure
     except RuntimeFailure:  # not even the first node ran
-        return []
-    return []
+        pass
+    return None
+
+
+def _halt(failure: NodeFailure, regions: Regions) -> Step:
+    """The step that cannot be made. As with any other, what the graph alone has on the way to it is a part of it."""
+    node, inf = failure.node, float("inf")
+    origin, value = told(node), next(iter(node.output), "")
+    return Step(
+        value=value,
+        node=node.name,
+        op=node.op_type,
+        module=origin.module,
+        line=origin.line,
+        local=inf,
+        error=inf,
+        differs=True,
+        says=str(failure),
+        within=regions.within(value),
+    )
 
 
 class _Gaps:

@@ -160,11 +160,7 @@ class LocalChecker:
         pass
 
     def refusal(self, file: Path) -> str | None:
-        try:
-            onnx.checker.check_model(str(file), full_check=True)
-        except Exception as error:
-            return str(error)
-        return None
+        return evaluation.refusal(str(file))
 
 
 def _info(name: str, dtype: str, shape: Shape) -> onnx.ValueInfoProto:

@@ -74,9 +74,75 @@ def keeps_new_keys_before_the_past(proto: onnx.ModelProto) -> None:
     joined.input[0], joined.input[1] = joined.input[1], joined.input[0]
 
 
+def reads_new_keys_before_the_past(proto: onnx.ModelProto) -> None:
+    """Keys and values alike: steps of one token are a set and stay right, several tokens see the wrong ones."""
+    for found in proto.graph.node:
+        if found.op_type == "Concat" and found.output[0].startswith("present."):
+            found.input[0], found.input[1] = found.input[1], found.input[0]
+
+
+def stack(proto: onnx.ModelProto) -> None:
+    """The cache as older exporters write it: keys and values of a layer in one tensor, past_0 and present_0."""
+    proto.graph.initializer.extend(numpy_helper.from_array(np.array(i), f"number{i}") for i in (0, 1))
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([0]), "front"))
+    for values, old, new in (
+        (proto.graph.input, "past_key_values", "past"),
+        (proto.graph.output, "present", "present"),
+    ):
+        cached = [value for value in values if value.name.startswith(old)]
+        for value in cached:
+            values.remove(value)
+        for layer in range(len(cached) // 2):
+            keys = next(value for value in cached if value.name == f"{old}.{layer}.key")
+            both = values.add()
+            both.CopyFrom(keys)
+            both.name = f"{new}_{layer}"
+            del both.type.tensor_type.shape.dim[:]
+            both.type.tensor_type.shape.dim.add(dim_value=2)
+            both.type.tensor_type.shape.dim.extend(keys.type.tensor_type.shape.dim)
+            names = [f"{old}.{layer}.{part}" for part in ("key", "value")]
+            if new == "past":
+                for i, name in enumerate(names):
+                    proto.graph.node.insert(0, node("Gather", f"past_{layer} number{i}", name, axis=0))
+            else:
+                proto.graph.node.extend(node("Unsqueeze", f"{name} front", f"{name}/front") for name in names)
+                fronts = " ".join(f"{name}/front" for name in names)
+                proto.graph.node.append(node("Concat", fronts, f"present_{layer}", axis=0))
+    for value in (*proto.graph.input, *proto.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == "past + sequence":
+                dim.dim_param = "total_sequence_length"
+
+
+def test_the_cache_by_other_names() -> None:
+    ids = ["input_ids", "attention_mask"]
+    assert behaviour.cache([*ids, "past_0"], ["logits", "present_0"]) == {"past_0": "present_0"}
+    assert behaviour.cache([*ids, "past"], ["logits", "present"]) == {"past": "present"}
+    by_layer = behaviour.cache(["past_key_values.0.key"], ["present.0.key", "logits"])
+    assert by_layer == {"past_key_values.0.key": "present.0.key"}
+    assert behaviour.cache(["past_key_values.0.key"], ["present_key_values.0.key"])
+    assert behaviour.cache(["past_key_0", "past_value_0"], ["present_key_0"]) == {}
+    assert behaviour.cache([*ids, "past_length"], ["logits"]) == {}
+
+
+@pytest.mark.parametrize("plant", [counts_positions_from_the_start, reads_new_keys_before_the_past])
+def test_a_stacked_cache_is_asked_the_same(
+    exported: Exported, tmp_path: Path, plant: Callable[[onnx.ModelProto], None]
+) -> None:
+    for faulty in (False, True):
+        proto = onnx.load(exported("gpt2", "step").model_path)
+        if faulty:
+            plant(proto)
+        stack(proto)
+        findings = check(proto, tmp_path)
+        assert len(findings) == 3
+        assert ("cached steps differ" in says(findings)) == faulty
+
+
 @pytest.mark.parametrize(
     ("plant", "found"),
     [
+        (reads_new_keys_before_the_past, {"cached steps differ"}),
         (sees_the_future, {"another last token"}),
         (ignores_padding, {"left padding"}),
         (anchors_at_the_top_left, {"cached steps differ"}),

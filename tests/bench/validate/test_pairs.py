@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from .conftest import Judge
-from .graphs import Array, attention, hidden, node, says
+from .graphs import Array, attention, hidden, model, node, says
 from .pairs import HEAD, HEADS, LOWER, PAIRS, K, N, Q, V, attend, fully_masked_row, window
 
 
@@ -56,3 +57,22 @@ def test_nan_in_the_graph_never_passes(judge: Judge) -> None:
 @pytest.mark.parametrize("truth", [np.zeros((2, HEADS, N)), np.zeros((2, HEADS, N, HEAD + 1))])
 def test_other_shapes_never_pass(judge: Judge, truth: Array) -> None:
     assert judge(window(4), {"q": Q, "k": K, "v": V}, {"y": truth}).verdict == "fail"
+
+
+def test_a_comparison_of_nothing_is_no_pass(judge: Judge) -> None:
+    """Empty inputs give empty outputs; an empty cache beside an output with values is well, alone it is not."""
+    shape = ("float32", ["batch", "past"])
+    proto = model(
+        [node("Identity", "past", "present"), node("Relu", "x", "y")], {"x": shape, "past": shape}, {"y": shape}
+    )
+    proto.graph.output.add().CopyFrom(onnx.helper.make_tensor_value_info("present", 1, ["batch", "past"]))
+    x, none = np.ones((2, 3), np.float32), np.zeros((2, 0), np.float32)
+    proto.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "n"
+    assert judge(proto, {"x": x, "past": none}, {"y": x, "present": none}).verdict == "pass"
+    found = judge(proto, {"x": x, "past": none}, {"present": none})
+    assert found.verdict == "error"
+    assert "empty arrays for present" in says(found, "error")
+    for expected in ({"y": none}, None):
+        found = judge(proto, {"x": none, "past": none}, expected)
+        assert found.verdict == "error"
+        assert "every output is empty" in says(found, "error")

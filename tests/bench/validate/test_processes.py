@@ -30,8 +30,8 @@ X: dict[str, Any] = {"x": np.ones((1, 2, 8), np.float32)}
 
 @pytest.fixture
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`opened(model)`: real evaluators of a model, which wait 3 seconds and no longer."""
-    monkeypatch.setattr(module, "TIMEOUT_S", 3.0)
+    """`opened(model)`: real evaluators of a model, with time for a machine that has other work."""
+    monkeypatch.setattr(module, "TIMEOUT_S", 120.0)
     made: list[Evaluators] = []
 
     def get(proto: onnx.ModelProto) -> Evaluators:
@@ -70,7 +70,8 @@ def endless() -> onnx.ModelProto:
     return model([node("Loop", "_ true x", "y", body=body)], {"x": shape}, {"y": shape}, {"true": np.array(True)})
 
 
-def test_a_hang_ends_after_the_limit(opened: Any) -> None:
+def test_a_hang_ends_after_the_limit(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_S", 3.0)
     given = opened(endless())
     with pytest.raises(WorkerDied, match=r"within 3"):
         given.run("ort-cpu", X)
@@ -79,7 +80,6 @@ def test_a_hang_ends_after_the_limit(opened: Any) -> None:
 
 def test_of_a_large_model_one_process_at_a_time_holds_the_weights(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LARGE", -1)
-    monkeypatch.setattr(module, "TIMEOUT_S", 30.0)
     given = opened(linear())
     given.ahead(["reference", "ort-cpu", "nobody"], [X])
     assert list(given._workers) in ([("ort-cpu", True)], [("nobody", True)])
@@ -158,10 +158,12 @@ def laughs(depth: int = 40) -> onnx.ModelProto:
 
 def test_a_checker_that_hangs_is_replaced(tmp_path: Path) -> None:
     bad, good = save(laughs(), tmp_path, "bad.onnx"), save(linear(), tmp_path)
-    with Checker(timeout_s=4.0) as checker:
+    with Checker() as checker:
         assert checker.refusal(good) is None
-        with pytest.raises(WorkerDied, match="within 4 s"):
+        patience, checker._timeout_s = checker._timeout_s, 2.0  # a process that has started needs no more
+        with pytest.raises(WorkerDied, match="within 2 s"):
             checker.refusal(bad)
+        checker._timeout_s = patience
         assert checker.refusal(good) is None
 
 

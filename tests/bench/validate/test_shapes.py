@@ -97,6 +97,41 @@ def test_a_constant_rounded_to_float32_is_no_other_function(tmp_path: Path, stor
         assert "constants rounded to float32" in says(findings, "note")
 
 
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (["batch", "sequence", 8], "[1, 7, 8] at batch 1, sequence 33"),
+        (["batch", 7, 8], "[1, 1, 8] at batch 1, sequence 1"),
+        (["batch", 8], "[1, 1, 8] at"),
+        (["batch", "rest", 8], ""),
+        (["batch", "?", 8], ""),
+    ],
+)
+def test_declared_and_real_shapes_of_outputs(tmp_path: Path, shape: Shape, words: str) -> None:
+    """All but the first seven tokens are lost: without a source a length that was baked in shows here alone."""
+    nodes = [node("Slice", "x zero seven one", "y")]
+    constants = {"zero": np.array([0]), "seven": np.array([7]), "one": np.array([1])}
+    findings = check(model(nodes, {"x": ("float32", FREE)}, {"y": ("float32", shape)}, constants), tmp_path)
+    assert words in says(findings, "note")
+    assert statuses(findings) == ["note", "pass"] if words else ["pass"]
+
+
+def only(batch: int) -> onnx.ModelProto:
+    """-x, traced at one size of the batch; the length is free."""
+    nodes = [node("Reshape", "x sizes", "h"), node("Neg", "h", "y")]
+    return model(nodes, {"x": ("float32", FREE)}, {"y": ("float32", FREE)}, {"sizes": np.array([batch, 0, 8])})
+
+
+def test_sizes_that_the_source_does_not_take_are_not_held_against_the_graph(tmp_path: Path) -> None:
+    graph = model([node("Neg", "x", "y")], {"x": ("float32", FREE)}, {"y": ("float32", FREE)})
+    findings = check(graph, tmp_path, only(1))
+    assert statuses(findings) == ["pass", "note", "pass"]
+    assert "not compared at 4 shapes, at which the source does not run: batch 3" in findings[1].says
+    findings = check(graph, tmp_path, only(2))
+    assert statuses(findings, "shapes") == ["error"]
+    assert "the source runs at no shape" in findings[0].says
+
+
 class Failing(Local):
     """A runtime that refuses the model, or dies of it, beside the arbiter."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from . import variants_attention, variants_numbers, variants_use
+from . import variants_attention, variants_files, variants_numbers, variants_use
 from .conftest import Judge
 
-VARIANTS = {**variants_attention.VARIANTS, **variants_numbers.VARIANTS, **variants_use.VARIANTS}
+FILES = (variants_attention, variants_files, variants_numbers, variants_use)
+VARIANTS = {name: variant for file in FILES for name, variant in file.VARIANTS.items()}
 
 
 @pytest.mark.parametrize("name", VARIANTS)

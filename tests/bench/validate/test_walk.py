@@ -88,6 +88,41 @@ def test_a_node_that_fails_is_a_step() -> None:
     assert "MatMul" in last.says
 
 
+def reshaped(rows: onnx.NodeProto) -> onnx.ModelProto:
+    """x·w in a shape whose first size a node makes."""
+    name = rows.output[0]
+    nodes = [
+        node("MatMul", "x w", "a"),
+        rows,
+        node("Concat", f"{name} eight", f"{name}8", axis=0),
+        node("Reshape", f"a {name}8", "y"),
+    ]
+    return model(nodes, X, Y, {"w": np.eye(8, dtype=np.float32), "eight": np.array([8]), "seven": np.array([7])})
+
+
+def test_sizes_that_the_graph_alone_has_belong_to_the_node_that_fails_on_them() -> None:
+    right = reshaped(node("Shape", "x", "n", end=1))
+    last = between(reshaped(node("Identity", "seven", "m")), right)[-1]
+    assert (last.value, last.op, last.differs) == ("y", "Reshape", True)
+    assert set(last.within) == {"m", "m8"}
+    assert "made by Reshape '' after 2 nodes of one operator" in locate.describe(last).says
+
+
+def test_a_node_that_fails_in_a_local_function_is_a_step() -> None:
+    graph = layers()
+    graph.graph.node[3].CopyFrom(node("Narrow", "c", "d", domain="local"))
+    narrow = [
+        node("Constant", "", "w", value=onnx.numpy_helper.from_array(np.ones((3, 8), np.float32))),
+        node("MatMul", "a w", "inner"),
+        node("Identity", "inner", "b"),
+    ]
+    versions = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("local", 1)]
+    graph.opset_import.append(versions[1])
+    graph.functions.append(onnx.helper.make_function("local", "Narrow", ["a"], ["b"], narrow, versions[:1]))
+    last = between(graph, layers())[-1]
+    assert (last.op, last.within) == ("MatMul", ())
+
+
 @pytest.fixture(scope="module")
 def traced(exported: Exported) -> Callable[[], tuple[Any, Program, Any]]:
     artifact = exported("gpt2", "step")
