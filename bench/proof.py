@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
+from math import prod
 from typing import Any
 
 import onnx_ir as ir
 
 from ..export.passes.gqa import LONG
+from ..export.passes.grouped import WORTH
 from ..export.source import Source
-from ..models.signature import Array, Padding, Signature
+from ..models.signature import PAST, Array, Padding, Signature
 from ..runtimes.base import RuntimeFailure
 from ..runtimes.reference import Float64Graph
 from .truth import SAME, distance
@@ -64,6 +66,14 @@ class Proof:
         limits = [spec.limit for spec in self._signature.inputs if spec.name == "position_ids" and spec.limit]
         pasts = PASTS if "past" in axes else (0,)
         usual = [(length, past, row) for length, past, row in product(LENGTHS, pasts, ROWS)]
-        for length, past, (batch, padding) in usual + [(*long, ROWS[0]) for long in LONG_ONES]:
+        long_ones = [(*long, ROWS[0]) for long in (*LONG_ONES, *self._long_pasts())]
+        for length, past, (batch, padding) in usual + long_ones:
             if all(length + past <= limit for limit in limits):
                 yield {axis: past if axis == "past" else length for axis in axes} | {"batch": batch}, padding
+
+    def _long_pasts(self) -> Iterator[tuple[int, int]]:
+        """One token on both sides of the past from which groups are rows: of so many numbers in a layer's keys."""
+        caches = [spec.shape for spec in self._signature.inputs if spec.name.startswith(PAST)]
+        widths = {prod(size for size in shape if isinstance(size, int)) for shape in caches if "past" in shape}
+        for width in widths:
+            yield from ((1, WORTH // width - 1), (1, WORTH // width))

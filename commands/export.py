@@ -27,6 +27,10 @@ def export(
     per_channel: Annotated[bool, typer.Option(help="int8: a scale for each output channel, or each matrix.")] = True,
     block_size: Annotated[int, typer.Option(help="int4 and int8-weights: input channels with one scale.")] = 32,
     accuracy_level: Annotated[int, typer.Option(min=0, max=4, help="The same: 0 is float32 products, 4 int8.")] = 4,
+    max_drift: Annotated[
+        float | None,
+        typer.Option(help="int8, int8-weights, int4: layers keep more bits until outputs drift less."),
+    ] = None,
     external_data: Annotated[bool, typer.Option(help="Weights in a file of their own, as from 1.5 GiB on.")] = False,
     target: Annotated[Target, typer.Option("--for", help="Whose fused operators to use.")] = Target.portable,
     last_logits: Annotated[bool, typer.Option(help="Logits of the last token alone.")] = False,
@@ -38,6 +42,8 @@ def export(
     """Export a model to ONNX with free batch, sequence and past, and a manifest."""
     from ..export.source import read
 
+    if max_drift is not None:
+        _refuse_drift(dtype, max_drift)
     source = read(model, size.value, seed)
     if compare_exporters:
         from ..export.exporters import compare
@@ -46,8 +52,16 @@ def export(
         return
     if output is None:
         fail("export: the folder to make is missing: -o DIR")
-    quantisation = {"per_channel": per_channel, "block_size": block_size, "accuracy_level": accuracy_level}
+    quantisation = {
+        "per_channel": per_channel,
+        "block_size": block_size,
+        "accuracy_level": accuracy_level,
+        "max_drift": max_drift,
+    }
     if source.kind == "file":
+        traced = {"--for": target is not Target.portable, "--last-logits": last_logits}
+        for option in (option for option, given in traced.items() if given):
+            fail(f"{model}: is a graph already: {option} is for models that are traced")
         _adopt(Path(source.name), output, dtype, quantisation, external=external_data, force=force)
         return
     from ..export.cache import export as run
@@ -86,6 +100,16 @@ def _adopt(
         options = Quantisation(**quantisation)
         artifact = derive(adopted, dtype.value, output, options=options, external=external, force=force)
         _report(artifact, f"adopted in {dtype.value}")
+
+
+def _refuse_drift(dtype: Dtype, max_drift: float) -> None:
+    """At once, and not after the trace."""
+    from ..export.precision import refuse_drift
+
+    try:
+        refuse_drift(dtype.value, max_drift)
+    except ValueError as error:
+        fail(f"export: {error}")
 
 
 def _prover(source: Any) -> Any:

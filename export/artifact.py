@@ -38,8 +38,10 @@ class ExportedModel:
     its SHA-256; `limits` maps id inputs to their exclusive upper bound; `seconds` is what the export took; `notes` are
     what the graph passes say of their work; `errors` are those measured at export, relative, of each output against
     the source in float64 (rms over rms); `sizes` holds `source_bytes` (the weights) and `file_bytes`. `session` are
-    options of a runtime's session that the target is faster with, and `aliases` maps an output to the input whose
-    buffer it may share: a present that is written behind its past.
+    options of a runtime's session, with which the target is faster or the precision exact. `aliases` maps an output to
+    the input whose buffer it may share: a present that is written behind its past. Where a limit of drift chose what is
+    quantised, `drift` holds it with the drift before and after, and `kept` names each matrix that has another precision
+    than the rest: the `layer` that reads it, its `dtype`, and the drift that quantising it costs `alone`.
     """
 
     folder: Path
@@ -59,6 +61,8 @@ class ExportedModel:
     sizes: Mapping[str, int] = field(default_factory=dict)
     session: Mapping[str, str] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    drift: Mapping[str, float] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def model_path(self) -> Path:
@@ -116,7 +120,7 @@ def _sane(artifact: ExportedModel) -> ExportedModel:
         ValueError: which do not.
     """
     texts = dict.fromkeys(("phase", "dtype", "model", "target"), str)
-    tables = dict.fromkeys(("ops", "files", "limits", "errors", "sizes", "session", "aliases"), dict)
+    tables = dict.fromkeys(("ops", "files", "limits", "errors", "sizes", "session", "aliases", "drift", "kept"), dict)
     types = {**texts, "opset": int, **tables}
     for name, wanted in types.items():
         if not isinstance(getattr(artifact, name), wanted):

@@ -21,6 +21,7 @@ from .machine import free_bytes
 from .opsets import DEFAULT_OPSET, OPSETS
 from .passes import TARGETS, Prove, aliases, apply, session
 from .precision import DEFAULT, Quantisation
+from .precision import session as exact
 from .source import Source, refuse_unknown
 from .specialised import check
 from .storage import DoubledWeights, refuse_doubled
@@ -73,7 +74,7 @@ def export(
         notes += apply(model, target, None if prove is None or stream else prove(module.signature))
         settings = {"dtype": dtype, "external": external, "options": options}
         fields = {"phase": phase, "opset": opset, "source": source, "target": target, "notes": notes}
-        fields |= {"session": session(target), "aliases": aliases(model)}
+        fields |= {"session": session(target) | exact(dtype), "aliases": aliases(model)}
         _write(model, module, part, began, settings, fields)
     return ExportedModel.open(folder)
 

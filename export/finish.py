@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ from ..models.signature import Array
 from .artifact import MODEL, ArtifactError, ExportedModel, graph_signature, sha256
 from .folder import whole
 from .outputs import outputs64
-from .precision import DEFAULT, Quantisation, convert
+from .precision import DEFAULT, Quantisation, convert, quantisable, refuse_drift, session
+from .precision.choice import Choice, choose
 from .precision.error import measure
 from .precision.evaluate import evaluate
 from .storage import save
@@ -86,26 +89,59 @@ def finish(
     weights go into a file of their own, where they are written as they are made.
 
     Raises:
-        ValueError: an unknown dtype or option, or a weight that float16 cannot hold.
+        ValueError: an unknown dtype or option, a weight that float16 cannot hold, or a drift that cannot be reached.
         onnx.checker.ValidationError, onnx.shape_inference.InferenceError: the checker refuses the graph.
     """
-    notes = convert(model, dtype, original.feeds, options)
+    choice = _choice(model, original, folder, dtype, options)
+    notes = convert(model, dtype, original.feeds, options, choice.kept if choice else None)
     save(model, folder / MODEL, external=external or original.feeds is None)
     onnx.checker.check_model(folder / MODEL, full_check=True)
     graph = onnx.load(folder / MODEL, load_external_data=False).graph
     errors, remarks = _errors(folder / MODEL, original, graph)
+    after = max(errors.values(), default=np.nan)
     return {
+        **(choice.fields(after) if choice else {}),
         "dtype": dtype,
         "ops": dict(sorted(Counter(node.op_type for node in graph.node).items())),
         "files": {file.name: sha256(file) for file in sorted(folder.iterdir())},
         "versions": {name: version(name) for name in VERSIONS},
-        "notes": (*notes, *remarks),
+        "notes": (*notes, *remarks, *([choice.note(dtype, after)] if choice else [])),
         "errors": errors,
         "sizes": {
             "source_bytes": original.bytes,
             "file_bytes": sum(file.stat().st_size for file in folder.iterdir()),
         },
     }
+
+
+def _choice(model: ir.Model, original: Original, folder: Path, dtype: str, options: Quantisation) -> Choice | None:
+    """The matrices that keep a higher precision; None where no drift is asked for. Trials come and go in the folder.
+
+    Raises:
+        ValueError: the drift cannot be measured or reached.
+    """
+    limit = options.max_drift
+    refuse_drift(dtype, limit)
+    if limit is None:
+        return None
+    if original.feeds is None or original.truth is None:
+        raise ValueError(f"max drift {limit:g}: cannot be measured: {original.why}")
+    feeds = original.feeds
+    of_copy = deepcopy(original.truth)  # it turns its module into float64, and the graph has its weights from there
+    truth = cache(lambda: of_copy(feeds))  # once for all trials
+
+    def drift(kept: Mapping[str, str]) -> float:
+        trial = model.clone()
+        convert(trial, dtype, None, options, kept)
+        with TemporaryDirectory(dir=folder) as place:
+            file = Path(place) / MODEL
+            save(trial, file)
+            errors, why = measure(file, lambda _: truth(), feeds, original.bytes)
+        if not errors:
+            raise ValueError(f"max drift {limit:g}: {why[0]}")
+        return max(errors.values())
+
+    return choose(quantisable(model), dtype, limit, drift)
 
 
 def _errors(file: Path, original: Original, graph: onnx.GraphProto) -> tuple[dict[str, float], list[str]]:
@@ -144,6 +180,7 @@ def derive(
             reason = f"the ONNX checker refuses it in {dtype}: {refusal(error)}"
             raise ExportError(f"{artifact.source.name}: {reason}") from error
         notes = (*artifact.notes, *fields.pop("notes"))
+        fields["session"] = {**artifact.session, **session(dtype)}
         seconds = round(time.perf_counter() - began, 3)
         replace(artifact, folder=part, notes=notes, seconds=seconds, model=MODEL, **fields).write_manifest()
     return ExportedModel.open(folder)

@@ -36,6 +36,7 @@ class HubModule(nn.Module):
         self.model = model
         self.call = call
         self.example = EXAMPLE
+        self._steady = False
         self.signature = Signature(call.inputs, outputs_of(self._named, call.inputs))
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -44,9 +45,24 @@ class HubModule(nn.Module):
         named = dict(zip(names, tensors, strict=True))
         return tuple(self._named(named).values())
 
+    @contextlib.contextmanager
+    def steady(self) -> Iterator[None]:
+        """For calls with inputs of one shape: what guards a call is done once for all of them, not timed with each."""
+        with self._guarded():
+            self._steady = True
+            try:
+                yield
+            finally:
+                self._steady = False
+
     def _named(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        with _quiet(), _unchanged(self.model), exactly(self.model):
+        with contextlib.nullcontext() if self._steady else self._guarded():
             return self.call.run(self.model, named)
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        with _quiet(), _unchanged(self.model), exactly(self.model):
+            yield
 
 
 @contextlib.contextmanager
@@ -90,11 +106,34 @@ def load(folder: Path, phase: str) -> PhaseModule:
             raise SourceError(f"hf:{folder}: {name} does not run on token ids alone: {_said(error)}") from error
 
 
-def _model(folder: Path) -> nn.Module:
+def phases(folder: Path) -> tuple[str, ...]:
+    """The phases that the model of a checkpoint folder has, told by its class and configuration: no weight is read.
+
+    Raises:
+        SourceError: transformers is missing or does not know the model.
+    """
+    transformers = _transformers(folder)
+    with _quiet(), torch.device("meta"):
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            model = _architecture(transformers, config, folder)._from_config(config)
+        except SourceError:
+            raise
+        except Exception as error:  # as in `_model`
+            raise SourceError(f"hf:{folder}: {_said(error)}") from error
+        return tuple(calls(model, str(folder)))
+
+
+def _transformers(folder: Path) -> Any:
     try:
         import transformers
     except ImportError:
         raise SourceError(f"hf:{folder}: transformers is not installed: pip install 'isorun[hf]'") from None
+    return transformers
+
+
+def _model(folder: Path) -> nn.Module:
+    transformers = _transformers(folder)
     if not any(folder.glob("*.safetensors")):
         raise SourceError(f"hf:{folder}: no *.safetensors; a pickle is never opened, since it can run any code")
     try:

@@ -58,6 +58,20 @@ class Source:
             return only_last(module, self.name)
         return module
 
+    def phases(self) -> tuple[str, ...]:
+        """The phases of a model that its own code knows: "hf" without its weights, "module" by calling the factory.
+
+        Raises:
+            SourceError: the code is not there, or fails.
+        """
+        if self.kind == "hf":
+            from .huggingface import phases
+
+            return phases(Path(self.name))
+        from .factory import call
+
+        return ("forward", "step") if "past" in call(self.name).signature.axes else ("forward",)
+
     def _module(self, phase: str) -> PhaseModule:
         if self.kind == "preset":
             from ..models.phases import phase_module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -76,11 +77,18 @@ class TorchSession:
         self._dtype = dtype
         self._threads = threads
         self._staged: list[torch.Tensor] | None = None
+        self._steady = ExitStack()
 
     def stage(self, feeds: Feeds) -> list[torch.Tensor]:
-        """Copies of the feeds on the device, in the signature's order."""
+        """Copies of the feeds on the device, in the signature's order.
+
+        A module that has something to prepare for calls of one shape (`steady`) does so here, and not in each call.
+        """
         import torch
 
+        self._steady.close()
+        if steady := getattr(self._module, "steady", None):
+            self._steady.enter_context(steady())
         if self._device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         given = (torch.tensor(feeds[spec.name], device=self._device) for spec in self._module.signature.inputs)
@@ -119,6 +127,7 @@ class TorchSession:
 
     def close(self) -> None:
         """Drop the module."""
+        self._steady.close()
         del self._module, self._call
 
     def _facts(self) -> dict[str, str]:

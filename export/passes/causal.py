@@ -81,7 +81,7 @@ def aliases(graph: ir.Graph) -> dict[str, str]:
     for choice in graph:
         kernel = _kernel(choice)
         pairs = [] if kernel is None else list(zip(choice.outputs[1:], kernel.inputs[3:5], strict=True))
-        if pairs and all(present.is_graph_output() and past and _private(past) for present, past in pairs):
+        if pairs and all(present.is_graph_output() and past and _private(past, graph) for present, past in pairs):
             found |= {str(present.name): str(past.name) for present, past in pairs if past}
     return found
 
@@ -93,10 +93,18 @@ def _kernel(choice: ir.Node) -> ir.Node | None:
     return node if node is not None and node.op_type == "GroupQueryAttention" and node.inputs[3] is not None else None
 
 
-def _private(past: ir.Value) -> bool:
-    """Read by the kernel, and by Shape of the first axis, alone."""
-    return all(
-        user.op_type == "GroupQueryAttention"
-        or (user.op_type == "Shape" and attribute(user, "start", 0) == 0 and attribute(user, "end") == 1)
-        for user, _ in past.uses()
-    )
+def _private(past: ir.Value, graph: ir.Graph) -> bool:
+    """Read by the branches that extend it (`gqa`, `grouped.extend`) and by Shape of the first axis, alone."""
+    extended = any(user.op_type == "ScatterElements" for user, _ in past.uses())
+    return all(_extends(user, graph, extended=extended) or _axis(user, 0) for user, _ in past.uses())
+
+
+def _extends(user: ir.Node, graph: ir.Graph, *, extended: bool) -> bool:
+    """The kernel; or what writes one token into a buffer with room, else puts it behind, and asks which it is."""
+    one = extended and (user.op_type in ("ScatterElements", "Concat") or _axis(user, 2))
+    return user.graph is not graph and (user.op_type == "GroupQueryAttention" or one)
+
+
+def _axis(node: ir.Node, axis: int) -> bool:
+    """Shape of one axis."""
+    return node.op_type == "Shape" and attribute(node, "start", 0) == axis and attribute(node, "end") == axis + 1

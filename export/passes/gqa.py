@@ -85,7 +85,7 @@ class Kernel:
         flat = [write.flat(one) for one in (site.query, *site.new)]
         whole = branch(f"{name}.whole", lambda inside: self._call(inside, site, flat, site.past, self._lengths))
         if self._single is not None:
-            one = branch(f"{name}.one", lambda inside: self._one_token(inside, site, flat))
+            one = branch(f"{name}.one", lambda inside: self._one_token(inside, site, flat[0], name))
             choice = {"then_branch": one, "else_branch": whole}
             whole = branch(f"{name}.few", lambda inside: list(inside.node("If", [self._single], choice, 3).outputs))
         chunks = branch(f"{name}.chunks", lambda inside: self._chunks(inside, site, flat))
@@ -117,14 +117,13 @@ class Kernel:
                 where.prepend(length)
                 node.outputs[0].replace_all_uses_with(length.outputs[0])
 
-    def _one_token(self, write: Writer, site: Site, flat: list[ir.Value]) -> list[ir.Value]:
-        """The kernel writes the cache, with the new keys in place of queries, and the groups attend to it as rows."""
-        query, key, value = flat
-        groups = heads_of(site.new[0])
-        _, keys, values = self._call(write, site, [key, key, value], site.past, self._lengths, heads=groups)
+    def _one_token(self, write: Writer, site: Site, query: ir.Value, name: str) -> list[ir.Value]:
+        """The cache is extended, and the queries of a group attend to it as rows."""
+        assert site.past is not None
+        groups, total = heads_of(site.new[0]), self._lengths.total
         rows, scale = heads_of(site.query) // groups, attribute(site.node, "scale")
-        y = grouped.attend(write, query, keys, values, self._lengths.total, groups, rows, scale)
-        return [y, keys, values]
+        keys, values = grouped.extend(write, site.past, site.new, total, f"{name}.cache")
+        return [grouped.attend(write, query, keys, values, total, groups, rows, scale), keys, values]
 
     def _chunks(self, write: Writer, site: Site, flat: list[ir.Value]) -> list[ir.Value]:
         """y and the presents, chunk by chunk; the last presents hold all keys and values."""
@@ -147,13 +146,12 @@ class Kernel:
         past: tuple[ir.Value, ir.Value] | None,
         lengths: Lengths,
         bias: ir.Value | None = None,
-        heads: int | None = None,
     ) -> list[ir.Value]:
-        """One call: y (B, n, H·D), present keys and values (B, G, t, D); `heads` in place of the queries' own."""
+        """One call: y (B, n, H·D), present keys and values (B, G, t, D)."""
         inputs: list[ir.Value | None] = [*flat, *(past or (None, None)), lengths.last, lengths.total, *[None] * 10]
         inputs[BIAS] = bias
         inputs[QUERY_SEQLENS] = None if past is None else lengths.each
-        attributes = {"num_heads": heads or heads_of(site.query), "kv_num_heads": heads_of(site.new[0])}
+        attributes = {"num_heads": heads_of(site.query), "kv_num_heads": heads_of(site.new[0])}
         scale = attribute(site.node, "scale")
         attributes |= {} if scale is None else {"scale": scale}
         return list(write.node("GroupQueryAttention", inputs, attributes, 3, MICROSOFT).outputs)

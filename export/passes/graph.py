@@ -114,7 +114,7 @@ class Writer:
         )
 
 
-_BOOLS = ("And", "Equal", "GreaterOrEqual", "Less", "LessOrEqual")
+_BOOLS = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 
 
 def _dtype(node: ir.Node, output: int) -> ir.DataType | None:

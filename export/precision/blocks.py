@@ -10,6 +10,8 @@ same blocks.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -21,8 +23,17 @@ from .linear import Matrix, Rewriter, matrices, with_bias
 UINT8, FLOAT = ir.DataType.UINT8, ir.DataType.FLOAT
 
 
-def to_blocks(model: ir.Model, bits: int, *, block_size: int = 32, accuracy_level: int = 0) -> list[str]:
+def to_blocks(
+    model: ir.Model,
+    bits: int,
+    *,
+    block_size: int = 32,
+    accuracy_level: int = 0,
+    others: Mapping[str, int] | None = None,
+) -> list[str]:
     """Quantise the weights of every linear layer of a float32 model in place; the notes say how many, and what stayed.
+
+    `others` are matrices with another number of bits; those of 32 stay as they are.
 
     Raises:
         ValueError: a block size that the operator does not have.
@@ -30,13 +41,18 @@ def to_blocks(model: ir.Model, bits: int, *, block_size: int = 32, accuracy_leve
     if block_size < 16 or block_size & (block_size - 1):
         raise ValueError(f"block size {block_size}: MatMulNBits takes powers of two from 16 on")
     found, notes = matrices(model)
-    conversion = _Conversion(model, bits, block_size, accuracy_level)
+    width = {matrix: (others or {}).get(matrix.name, bits) for matrix in found}
+    found = [matrix for matrix in found if width[matrix] < 32]
     for matrix in found:
-        conversion.matrix(matrix)
-    conversion.rewriter.finish(contrib=bool(found))
+        _Conversion(model, width[matrix], block_size, accuracy_level).matrix(matrix)
+    Rewriter(model).finish(contrib=bool(found))
+    counts = Counter(width[matrix] for matrix in found) or {bits: 0}
+    summary = [
+        f"{size}-bit weights: {count} matrices in blocks of {block_size}, accuracy level {accuracy_level}"
+        for size, count in sorted(counts.items())
+    ]
     tied = [f"{matrix.name}: one table of blocks for lookup and product" for matrix in found if matrix.lookups]
-    summary = f"{bits}-bit weights: {len(found)} matrices in blocks of {block_size}, accuracy level {accuracy_level}"
-    return [summary, *tied, *notes]
+    return [*summary, *tied, *notes]
 
 
 def quantise(rows: Array, bits: int, block_size: int) -> tuple[Array, Array]:

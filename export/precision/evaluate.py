@@ -1,7 +1,8 @@
 """Run a graph as it is, outside any runtime of the bench: ONNX Runtime if it is here, else the ONNX reference.
 
-Without optimisations. On a CPU ONNX Runtime computes float16 in float32 all the same, and rounds what is stored or
-leaves the graph: what overflows on the way has to be looked for elsewhere (`scan.py`).
+Without optimisations, but for a graph that multiplies integers: at the extended level it does so without saturation
+on every processor (`integer.py`). On a CPU ONNX Runtime computes float16 in float32 all the same, and rounds what is
+stored or leaves the graph: what overflows on the way has to be looked for elsewhere (`scan.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ...models.signature import Array
+from ..external import messages
+from .integer import EXACT
 
 
 class Unevaluable(Exception):
@@ -46,7 +50,12 @@ def evaluator(model: onnx.ModelProto | Path) -> Callable[[Mapping[str, Array]], 
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_DISABLE_ALL
+    if _multiplies_integers(model):
+        options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED
+        for name, value in EXACT.items():
+            options.add_session_config_entry(name, value)
     options.log_severity_level = 4  # failures arrive as exceptions
     options.intra_op_num_threads = 1
     given = str(model) if isinstance(model, Path) else model.SerializeToString()
@@ -56,6 +65,16 @@ def evaluator(model: onnx.ModelProto | Path) -> Callable[[Mapping[str, Array]], 
         raise Unevaluable(" ".join(str(error).split())[:120]) from None
     names = [output.name for output in session.get_outputs()]
     return lambda feeds: dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def _multiplies_integers(model: onnx.ModelProto | Path) -> bool:
+    if isinstance(model, Path):
+        try:
+            model = onnx.load(model, load_external_data=False)
+        except DecodeError:
+            return False  # the runtime says what is wrong with it
+    parts = messages(model)
+    return any(isinstance(part, onnx.NodeProto) and part.op_type == "MatMulInteger" for part in parts)
 
 
 def _onnxruntime(model: onnx.ModelProto | Path, feeds: Mapping[str, Array]) -> dict[str, Array]:

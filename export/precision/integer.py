@@ -6,10 +6,15 @@ Standard operators, in the arrangement that ONNX Runtime fuses. Nothing else is 
 The scale of x is one number for the whole batch: rows see each other, as with every dynamically quantised model.
 Weights are symmetric; `per_channel` gives each output channel a scale of its own. An embedding that shares its table
 with the head is looked up in the same int8 table.
+
+On x86 without VNNI, ONNX Runtime adds up products of uint8 and int8 in pairs of 16 bits, which saturate: the outputs of
+a graph drift several times as far as its numbers say. `EXACT` is its session option against it, which does nothing
+elsewhere, and nothing below the extended level of optimisation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import partial
 
 import numpy as np
@@ -19,12 +24,14 @@ from ...models.signature import Array
 from .linear import Matrix, Rewriter, matrices, with_bias
 
 MOST = 127  # -128 is left out, so that the range is symmetric
+EXACT = {"session.x64quantprecision": "1"}
 INT8, FLOAT = ir.DataType.INT8, ir.DataType.FLOAT
 
 
-def to_int8(model: ir.Model, *, per_channel: bool = True) -> list[str]:
-    """Quantise every linear layer of a float32 model in place; the notes say how many, and what stayed."""
+def to_int8(model: ir.Model, *, per_channel: bool = True, kept: Container[str] = ()) -> list[str]:
+    """Quantise the linear layers of a float32 model in place, but for those kept; the notes say what was done."""
     found, notes = matrices(model)
+    found = [matrix for matrix in found if matrix.name not in kept]
     conversion = _Conversion(model, per_channel)
     for matrix in found:
         conversion.matrix(matrix)

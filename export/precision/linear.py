@@ -11,6 +11,8 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from ...models.signature import Array
 from .kept import is_float, nodes
 
+SCOPES = "pkg.torch.onnx.name_scopes"  # the modules around a node, itself last
+
 
 @dataclass(eq=False)
 class Matrix:
@@ -28,6 +30,12 @@ class Matrix:
     def name(self) -> str:
         """The name of the initializer."""
         return self.value.name or ""
+
+    @property
+    def layer(self) -> str:
+        """The module of the source that multiplies with it first, as torch's exporter noted it; else its own name."""
+        scopes = self.products[0].metadata_props.get(SCOPES, "").strip("[]").replace("'", "").split(", ")
+        return scopes[-2] if len(scopes) > 1 and not scopes[-2].startswith("_") else self.name
 
     @property
     def shape(self) -> tuple[int, int]:

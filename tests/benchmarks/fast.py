@@ -3,32 +3,37 @@
     python tests/benchmarks/fast.py FOLDER [prefill-2048 prefill-8192 window decode bert-128 bert-512 int8 zoo proofs …]
 
 exports into FOLDER what is not there yet, and prints a Markdown row for each name (all but the last two by default):
-the ratio of interleaved blocks with its 95 % interval, one thread, float32 unless said. The machine should do nothing
-else.
+the ratio of interleaved blocks with its 95 % interval over five fleets of new processes, one thread, float32 unless
+said. The machine should do nothing else. `zoo` and `proofs` (zoo.py) keep their rows in FOLDER and go on where they
+were stopped; `zoo` begins no new case after 30 minutes.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
-import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+import zoo
 
 from isorun.bench.complexity import slope
 from isorun.bench.contest import Entry, Result, contest
 from isorun.bench.proof import prover
 from isorun.export.artifact import ExportedModel
-from isorun.export.exporter import ExportError, export
+from isorun.export.exporter import export
 from isorun.export.source import Source
 from isorun.models.attention import Attention, distances
-from isorun.models.phases import PhaseModule, phase_module, phases
+from isorun.models.phases import PhaseModule, phase_module
 from isorun.models.presets import PRESETS
 from isorun.models.window import Window
+from isorun.runtimes import all_runtimes
 
 DEFAULT_OPSET = 20  # of torch.onnx.export in torch 2.13, when none is named
 WINDOW = 256
@@ -135,6 +140,8 @@ def decode(exports: Exports) -> None:
     floor = (weights + cache) / read_bandwidth()
     once = f"over reading {(weights + cache) / 1e6:.0f} MB once"
     print(f"| the same, {once} | {step.seconds / floor:.2f}× | {floor * 1e3:.3g} ms | |")
+    parts = ", ".join(f"{kind} {spent:.2g}" for kind, spent in operators(fast, sizes).most_common(6))
+    print(f"| the same by operator | | {parts} ms | |")
 
 
 def read_bandwidth() -> float:
@@ -158,49 +165,41 @@ def bert(n: int) -> Callable[[Exports], None]:
 
 
 def int8(exports: Exports) -> None:
-    """Dynamic int8 against float32, with the drift that was measured at export."""
+    """Dynamic int8 against float32, with the drift that was measured at export, and what is no product in either."""
     base, fast = exports("llama3-8b", target="ort-cpu"), exports("llama3-8b", target="ort-cpu", dtype="int8")
     drift = ExportedModel.open(fast).errors.get("logits", math.nan)
-    compared(f"int8 prefill n=128, drift {drift:.2g}", Entry(base), Entry(fast), {"batch": 1, "sequence": 128})
+    sizes = {"batch": 1, "sequence": 128}
+    compared(f"int8 prefill n=128, drift {drift:.2g}", Entry(base), Entry(fast), sizes)
+    single, eight = operators(base, sizes), operators(fast, sizes)
+    one, other = sum(single[kind] for kind in PRODUCTS), sum(eight[kind] for kind in PRODUCTS)
+    rest = f"{single.total() - one:.3g} → {eight.total() - other:.3g} ms of other operators"
+    most = f"without any product {single.total() / (single.total() - one):.1f}×"
+    print(f"| the same by operator | products {one / other:.2f}×, {most} | {one:.3g} → {other:.3g} ms; {rest} | |")
 
 
-def zoo(exports: Exports) -> None:
-    """The geometric mean over every preset that is small enough, at three lengths."""
-    ratios: dict[int, list[float]] = {}
-    for name, preset in PRESETS.items():
-        if preset.at("small") in [PRESETS[other].at("small") for other in list(PRESETS)[: list(PRESETS).index(name)]]:
-            continue
-        if "forward" not in phases(preset):
-            continue
-        try:
-            base, fast = exports(name, opset=DEFAULT_OPSET), exports(name, target="ort-cpu")
-        except ExportError as error:
-            print(f"| {name} | {error} | | |")
-            continue
-        for n in (128, 1024, 4096):
-            sizes = {"batch": 1, "sequence": n, "source": n}
-            limit = preset.at("small").max_tokens
-            if limit is None or n <= limit:
-                one, other = compared(f"{name} n={n}", Entry(base), Entry(fast), sizes, 10)
-                ratios.setdefault(n, []).append(other.over(one).ratio)
-    for n, values in ratios.items():
-        print(f"| geometric mean of {len(values)}, n={n} | {statistics.geometric_mean(values):.2f}× | | |")
+PRODUCTS = ("MatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLinear")
 
 
-def proofs(exports: Exports) -> None:
-    """What each pass says of every graph of the zoo, at `tiny`: how often it was applied, and that it is proved."""
-    for name, preset in PRESETS.items():
-        for phase in phases(preset):
-            try:
-                artifact = ExportedModel.open(exports(name, phase, target="ort-cpu", size="tiny"))
-            except ExportError as error:
-                print(f"| {name} {phase} | {error} |", flush=True)
-                continue
-            said = [note for note in artifact.notes if note.split(":")[0] in PASSES]
-            print(f"| {name} {phase} | {'; '.join(said)} |", flush=True)
+def operators(folder: Path, sizes: dict[str, int], calls: int = 30) -> Counter[str]:
+    """Milliseconds of one call by operator; of many calls the least for each, which nothing else took part in."""
+    artifact = ExportedModel.open(folder)
+    artifact = replace(artifact, session={**artifact.session, "enable_profiling": "1"})
+    session = all_runtimes()["ort-cpu"].prepare(artifact, 1)
+    staged = session.stage(artifact.signature().feeds(sizes))
+    for _ in range(calls):
+        session.run(staged)
+    file = Path(session._session.end_profiling())  # type: ignore[attr-defined]
+    events = sorted(json.loads(file.read_text()), key=lambda event: event["ts"])
+    file.unlink()
+    runs: list[Counter[str]] = []
+    for event in events:
+        if event["name"] == "model_run":
+            runs.append(Counter())
+        elif event["name"].endswith("_kernel_time") and event["args"]["op_name"] != "If":  # its branches are there
+            runs[-1][event["args"]["op_name"]] += event["dur"]
+    return Counter({kind: min(run[kind] for run in runs) / 1e3 for kind in runs[0]})
 
 
-PASSES = ("rotary", "causal", "bidirectional", "layout")
 ROWS: dict[str, Callable[[Exports], None]] = {
     "prefill-2048": prefill(2048),
     "prefill-8192": prefill(8192),
@@ -209,15 +208,26 @@ ROWS: dict[str, Callable[[Exports], None]] = {
     "bert-128": bert(128),
     "bert-512": bert(512),
     "int8": int8,
-    "zoo": zoo,
-    "proofs": proofs,
 }
 
 
 def main() -> None:
-    exports = Exports(Path(sys.argv[1]))
-    for name in sys.argv[2:] or [name for name in ROWS if name not in ("zoo", "proofs")]:
-        ROWS[name](exports)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, "zoo", "proofs", []])
+    parser.add_argument("--models", default="", help="zoo and proofs: these presets alone, separated by commas")
+    parser.add_argument("--minutes", type=float, default=30.0, help="zoo: begin no further case after so long")
+    given = parser.parse_args()
+    exports = Exports(given.folder)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    models = [name for name in given.models.split(",") if name]
+    for name in given.rows or ROWS:
+        if name == "zoo":
+            zoo.zoo(given.folder, exports, models, given.minutes)
+        elif name == "proofs":
+            zoo.proofs(given.folder, exports, models)
+        else:
+            ROWS[name](exports)
 
 
 if __name__ == "__main__":

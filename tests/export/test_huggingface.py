@@ -17,9 +17,11 @@ import torch
 from isorun.bench.truth import distance
 from isorun.export.artifact import ExportedModel
 from isorun.export.exporter import ExportError, export
+from isorun.export.huggingface import HubModule
 from isorun.export.outputs import outputs64
 from isorun.export.source import Source, SourceError, parse, read
 from isorun.runtimes import all_runtimes
+from isorun.runtimes.pytorch import TorchSession
 from isorun.runtimes.reference import Float64Graph
 
 from ..models.plain import left_padded
@@ -174,6 +176,28 @@ def test_a_call_leaves_the_model_as_it_was(folder: Folder) -> None:
     first = outputs64(module, feeds)
     outputs64(module, module.signature.feeds({"batch": 1, "sequence": 3}))
     assert distance(outputs64(module, feeds)["last_hidden_state"], first["last_hidden_state"]) == 0
+
+
+def test_a_session_pays_for_that_once_for_each_length_and_not_in_each_call(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = parse(f"hf:{folder('big_bird')}").module("forward")
+    session = TorchSession(module, "cpu", "fp32", 1)
+    guarded: list[int] = []
+    guard = HubModule._guarded
+    monkeypatch.setattr(HubModule, "_guarded", lambda self: guarded.append(1) or guard(self))
+
+    def states(length: int) -> Any:
+        staged = session.stage(module.signature.feeds({"batch": 1, "sequence": length}))
+        first, again = (session.fetch(session.run(staged))["last_hidden_state"] for _ in range(2))
+        np.testing.assert_array_equal(first, again)
+        return first
+
+    sparse = states(40)
+    states(3)
+    np.testing.assert_array_equal(states(40), sparse)
+    assert len(guarded) == 3
+    session.close()
 
 
 def _change(folder: Path, **fields: Any) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
 
 from isorun.bench.records import PARITY_LIMIT
+from isorun.export.artifact import bare
 from isorun.export.distance import rms
 from isorun.export.outputs import outputs, outputs64
 from isorun.models.signature import Array
@@ -57,3 +61,29 @@ def test_a_provider_that_is_not_there_is_a_failure_not_a_slower_success(exported
     assert "CUDAExecutionProvider" in str(runtime.missing())
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"), pytest.raises(RuntimeFailure, match="and got CPU"):
         runtime.prepare(exported("lstm", "forward"), threads=1)
+
+
+@pytest.mark.parametrize("name", ["ort-cpu", "openvino"])
+def test_a_scalar_is_given_as_one(tmp_path: Path, name: str) -> None:
+    """A condition, as merged decoders take it: a vector of one element is another thing."""
+    if all_runtimes()[name].missing():
+        pytest.skip(f"{name} is not installed")
+    path = tmp_path / "model.onnx"
+    onnx.save(
+        onnx.parser.parse_model(
+            """<ir_version: 9, opset_import: ["" : 18]>
+            g (float[n] x, bool use_cache_branch) => (float[n] y) {
+                y = If (use_cache_branch) <
+                    then_branch = a () => (float[n] u) { u = Neg (x) },
+                    else_branch = b () => (float[n] v) { v = Abs (x) }
+                >
+            }"""
+        ),
+        path,
+    )
+    session = all_runtimes()[name].prepare(bare(path, "fp32"), 1)
+    x = np.array([1, -2, 3], np.float32)
+    for choice, want in ((True, -x), (False, np.abs(x))):
+        found = session.fetch(session.run(session.stage({"x": x, "use_cache_branch": np.array(choice)})))
+        np.testing.assert_array_equal(found["y"], want)
+    session.close()

@@ -91,3 +91,23 @@ def test_the_number_behind_a_constant_in_float32(value: float) -> None:
 @pytest.mark.parametrize("value", [0.0, 0.5, -3.0, float("nan"), float("inf"), 0.3183541])
 def test_numbers_that_are_exact_or_of_no_known_form_stay(value: float) -> None:
     assert exact(np.float32(value)) in (None, value)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("inside", [False, True])
+def test_sparse_initializers_are_read_as_dense_ones(tmp_path: Path, *, pairs: bool, inside: bool) -> None:
+    weight = np.where(RNG.random((8, 8)) < 0.1, RNG.standard_normal((8, 8)), 0).astype(np.float32)
+    proto = parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 18]> g (float[n, 8] x) => (float[n, 8] y) { y = MatMul (x, w) }'
+    )
+    values = onnx.numpy_helper.from_array(weight[np.nonzero(weight)], "w")
+    places = np.argwhere(weight) if pairs else np.flatnonzero(weight)
+    proto.graph.sparse_initializer.append(
+        onnx.helper.make_sparse_tensor(values, onnx.numpy_helper.from_array(places), [8, 8])
+    )
+    path = tmp_path / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    x = RNG.standard_normal((3, 8))
+    found = Float64Graph(proto if inside else path).run({"x": x})["y"]
+    np.testing.assert_allclose(found, x @ weight.astype(float), rtol=1e-12, atol=1e-12)
+    assert len(proto.graph.sparse_initializer) == 1, "the model that was given stays as it is"

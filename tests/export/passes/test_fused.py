@@ -17,10 +17,16 @@ from isorun.runtimes.reference import Float64Graph
 from .conftest import Exported, Fast
 
 # Which operators are in the graph afterwards, counted with those of all branches: ten kernels a layer in branches of an
-# If (whole, with bias, and 8 chunks), one more with an Attention for one token, and nothing left of what they replace.
+# If (whole, with bias, and 8 chunks), for one token an Attention and a row of keys and of values that is written, and
+# nothing left of what they replace.
 KINDS = {
     ("llama3-8b", "forward"): {"GroupQueryAttention": 2 * 10, "RotaryEmbedding": 4, "Attention": 0},
-    ("llama3-8b", "step"): {"GroupQueryAttention": 2 * 11, "RotaryEmbedding": 4, "Attention": 2},
+    ("llama3-8b", "step"): {
+        "GroupQueryAttention": 2 * 10,
+        "ScatterElements": 2 * 2,
+        "RotaryEmbedding": 4,
+        "Attention": 2,
+    },
     ("gpt2", "step"): {"GroupQueryAttention": 2 * 10, "Attention": 0},
     ("bert-base", "forward"): {"MultiHeadAttention": 2, "Attention": 0},
     ("transformer-base", "forward"): {"MultiHeadAttention": 4, "GroupQueryAttention": 2 * 10, "Attention": 0},
@@ -64,14 +70,15 @@ def test_a_long_prompt_goes_through_in_chunks(exported: Exported, fast: Fast) ->
     assert longest > gqa.LONG
 
 
-@pytest.mark.parametrize("past", [6, 7, 8])
+@pytest.mark.parametrize("past", [3, 4, 5, 6, 7, 8])
 def test_one_token_after_a_short_and_a_long_past(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, past: int
 ) -> None:
-    """Where the keys no longer fit, the kernel has the queries as well; at both sides of it the step is the same."""
+    """The kernel for few keys, groups as rows for more, the kernel again: at every limit the step is the same."""
     artifact = exported("llama3-8b", "step")
     feeds = artifact.signature().feeds({"batch": 2, "sequence": 1, "past": past})
     width = feeds["past_key_values.0.key"][0, :, 0].size
+    monkeypatch.setattr(grouped, "WORTH", 5 * width)
     monkeypatch.setattr(grouped, "FITS", 8 * width)  # 7 past tokens and a new one
     model = ir.load(artifact.model_path)
     passes.apply(model, "ort-cpu")
@@ -79,6 +86,13 @@ def test_one_token_after_a_short_and_a_long_past(
     found = Float64Graph(ir.to_proto(model)).run(feeds)
     for name, array in truth.items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-12, err_msg=name)
+
+
+def test_a_proof_has_steps_on_both_sides_of_the_least_past_for_groups_as_rows(exported: Exported) -> None:
+    artifact = exported("llama3-8b", "step")
+    shapes = [sizes for sizes, _ in Proof(artifact.signature())._shapes() if sizes["sequence"] == 1]
+    least = grouped.WORTH // (2 * 8)  # key heads and their width
+    assert {least - 1, least} <= {sizes["past"] for sizes in shapes}
 
 
 def test_only_whole_layers_share_their_cache(fast: Fast) -> None:
