@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,19 @@ class Evaluation:
     """One model file on one runtime, or the source behind it, within a limit of address space."""
 
     def __init__(
-        self, file: str, dtype: str, runtime: str, optimise: bool, memory_bytes: int, source: dict[str, Any], phase: str
+        self,
+        file: str,
+        dtype: str,
+        runtime: str,
+        optimise: bool,
+        memory_bytes: int,
+        source: dict[str, Any],
+        phase: str,
+        session: dict[str, str],
     ) -> None:
         limit(memory_bytes)
         self._most = int(memory_bytes * OUTPUT_SHARE)
-        self._session = _open(Path(file), dtype, runtime, optimise, Source(**source), phase)
+        self._session = _open(Path(file), dtype, runtime, optimise, Source(**source), phase, session)
 
     def evaluate(self, inputs: str, names: list[str], outputs: str) -> dict[str, Any]:
         """Run the arrays of one .npz and write the outputs to another; answers their names, and what ran where.
@@ -84,14 +92,18 @@ def _plain(name: str, array: Any) -> Array:
     return np.asarray(array)
 
 
-def _open(file: Path, dtype: str, runtime: str, optimise: bool, source: Source, phase: str) -> Session:
+def _open(
+    file: Path, dtype: str, runtime: str, optimise: bool, source: Source, phase: str, session: dict[str, str]
+) -> Session:
+    """A session of the source or of the file, with the options that its manifest names; without optimisations, bare."""
     if runtime in SOURCES and source.kind == "file":
         return _paired(Path(file), Path(source.name), runtime.partition("-")[2])  # another graph is the reference
     if runtime in SOURCES:
         from .truth import source_session
 
         return source_session(source, phase, runtime)
-    return all_runtimes()[runtime].prepare(bare(file, dtype), 1, optimise=optimise)
+    artifact = replace(bare(file, dtype), session=session if optimise else {})
+    return all_runtimes()[runtime].prepare(artifact, 1, optimise=optimise)
 
 
 def _paired(file: Path, reference: Path, half: str) -> Session:

@@ -29,6 +29,7 @@ from .operations import operations, scores
 
 VIEWS = frozenset(("Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Dropout", "Shape", "Size", "Constant"))
 LOOKUPS = frozenset(("Gather", "GatherElements", "GatherND", "Slice"))  # read what they give out
+WRITES = frozenset(("ScatterElements", "ScatterND"))  # write their third input into the first, in place where they can
 CONTAINERS = frozenset(("If", "Loop", "Scan"))
 
 
@@ -119,6 +120,8 @@ def _moved(visit: Visit) -> int:
     written = sum(tensor.nbytes for tensor in visit.outputs if tensor)
     if visit.node.op_type in LOOKUPS:
         return 2 * written
+    if visit.node.op_type in WRITES:
+        return 2 * sum(tensor.nbytes for tensor in visit.inputs[1:] if tensor)
     return written + sum(tensor.nbytes for tensor in visit.inputs if tensor)
 
 

@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .records import Case, Measurement, OutputError, Run, RunError
+from .records import Case, Measurement, OutputError, Run
+from .runfolder import RunError
 
 FORMAT = "pytest-benchmark"  # `header["format"]` of a run that was read from such a file: its outputs are unchecked
 ERRORS = "isorun_errors"  # and the key of the distances of its outputs from float64 truth, where it has checked them

@@ -19,6 +19,7 @@ from .client import Worker, WorkerDied, WorkerError, WorkerHung
 from .environment import free_bytes
 from .records import PARITY_LIMIT, Case, Measurement, OutputError
 from .timing import narrow_enough
+from .work import Work
 
 TIMEOUT_S = 120.0  # a runtime that needs longer for one request is taken for hung
 ROUNDS = 15  # blocks a runtime that a budget is cut into
@@ -27,34 +28,6 @@ MEMORY_SHARE = 0.9  # of the free memory, for one runtime's process
 TWIN = "twin"  # among the processes of a model, the second one of the control's runtime
 TWIN_SHARE = 0.25  # of the free memory, which a graph may need for its twin to run as well
 FEWEST = 5  # rounds before precision can be judged, and the fewest whatever the budget
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one call at a length has to do, where that is known: operations by the model's structure (`dense_flops`: if
-    a sparse one read every key), operations and bytes by the graph, the memory that is predicted from it, and by
-    runtime the operations and bytes a nanosecond."""
-
-    batch: int
-    length: int
-    flops: int | None = None
-    dense_flops: int | None = None
-    graph_flops: int | None = None
-    graph_bytes: int | None = None
-    predicted: Mapping[str, int] = field(default_factory=dict)
-    rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    def expected_ns(self, runtime: str) -> float | None:
-        """Operations and bytes at the rates of a runtime, one after the other; None where one of these is not known."""
-        if runtime not in self.rates or not self.graph_flops or not self.graph_bytes:
-            return None
-        flops, size = self.rates[runtime]
-        return self.graph_flops / flops + self.graph_bytes / size
-
-    @property
-    def amount(self) -> float:
-        """What the time of a call goes by; without a better count the square of the length, as the worst case."""
-        return self.graph_flops or self.flops or float(self.batch * max(1, self.length) ** 2)
 
 
 @dataclass

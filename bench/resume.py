@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from .environment import describe
-from .records import Case, Measurement, Run, RunError, Verdict, read_run, to_line
+from .records import Case, Measurement, Run, Verdict, to_line
+from .runfolder import RunError, read_run
 from .suite import Suite, groups
 
 # Times of two machines, or of two versions, do not belong into one run.

@@ -20,14 +20,16 @@ from ..runtimes import all_runtimes
 from . import yardsticks
 from .environment import cores, describe
 from .exported import facts, joined
-from .measure import Bench, Work
+from .measure import Bench
 from .plan import LEAST_CASE_S, Pace, Plan
 from .plausible import ceiling, refusal
 from .prepare import Preparation, Prepared
-from .records import Case, Measurement, Run, RunError, Verdict, read_run, write_header
+from .records import Case, Measurement, Run, Verdict
 from .resume import alone, append, length_of, mend, refuse_other_place, suite_of
+from .runfolder import RunError, read_run, write_header
 from .suite import Group, Point, Suite, SuiteError, groups, sizes
 from .twins import control
+from .work import Work
 
 PREDICTED = ("weights", "cache", "activations")  # what a graph says about memory
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..bench import interchange
-from ..bench.records import Run, RunError, read_records, read_run
+from ..bench.records import Run
+from ..bench.runfolder import RunError, read_records, read_run
 
 
 def read(folder: Path) -> Run:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ..models.signature import Array, Feeds
 
 WHEELS = ("onnxruntime", "onnxruntime-gpu")
+# What a manifest may ask of a session: it comes from outside, and others of ONNX Runtime's options write or load files.
+SWITCHES = ("enable_cpu_mem_arena", "enable_mem_pattern")
+ENTRIES = ("session.intra_op.allow_spinning", "session.set_denormal_as_zero", "session.x64quantprecision")
 
 
 def wheels() -> list[str]:
@@ -81,7 +84,7 @@ class OnnxRuntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        disabled = _configure(options, artifact.session, onnxruntime)
+        disabled = configure(options, artifact.session, onnxruntime)
         if not optimise:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4  # failures arrive as exceptions
@@ -181,24 +184,25 @@ class OrtSession:
         self._session = None
 
 
-def _configure(options: Any, session: Mapping[str, str], onnxruntime: Any) -> list[str]:
+def configure(options: Any, session: Mapping[str, str], onnxruntime: Any) -> list[str]:
     """Set an artifact's session options; the optimisers to leave out, which go to the session itself.
 
-    Names are those of ONNX Runtime: with a dot a configuration entry, else an attribute of SessionOptions, where "0"
-    and "1" switch, and `graph_optimization_level` is ORT_DISABLE_ALL, ORT_ENABLE_BASIC, … .
+    Names are those of ONNX Runtime: `SWITCHES` are attributes of SessionOptions and `ENTRIES` configuration entries,
+    both "0" or "1"; `disabled_optimizers` are names, and `graph_optimization_level` is one of its own: ORT_DISABLE_ALL,
+    ORT_ENABLE_BASIC, … .
 
     Raises:
-        RuntimeFailure: an option that ONNX Runtime does not know.
+        RuntimeFailure: any other option, or another value.
     """
     for name, value in session.items():
-        if "." in name:
+        if name in ENTRIES and value in ("0", "1"):
             options.add_session_config_entry(name, value)
+        elif name in SWITCHES and value in ("0", "1"):
+            setattr(options, name, value == "1")
         elif name == "graph_optimization_level" and hasattr(onnxruntime.GraphOptimizationLevel, value):
             options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, value)
-        elif name != "disabled_optimizers" and (not hasattr(options, name) or value not in ("0", "1")):
-            raise RuntimeFailure(f"the manifest's session option {name} = {value!r} is unknown to ONNX Runtime")
         elif name != "disabled_optimizers":
-            setattr(options, name, value == "1")
+            raise RuntimeFailure(f"the manifest's session option {name} = {value!r} is none that a manifest may set")
     return session.get("disabled_optimizers", "").split()
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from isorun.bench.records import Case, Measurement, OutputError, Run, Verdict, read_run, to_line, write_header
+from isorun.bench.records import Case, Measurement, OutputError, Run, Verdict, to_line
+from isorun.bench.runfolder import read_run, write_header
 from isorun.runtimes.base import Placement
 
 FORWARD = (64, 128, 256, 512, 1024)

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from isorun import cli
-from isorun.bench.records import read_run
+from isorun.bench.runfolder import read_run
 from isorun.listing import models
 from isorun.runtimes import ort
 

@@ -33,8 +33,18 @@ class Unloadable(WorkerError):
 class Evaluators:
     """Evaluate one model file on any runtime; use as a context manager, which ends the processes."""
 
-    def __init__(self, file: Path, dtype: str, source: Source, phase: str, weight_bytes: int = 0) -> None:
-        self._opening = {"file": str(file.resolve()), "dtype": dtype, "source": asdict(source), "phase": phase}
+    def __init__(
+        self,
+        file: Path,
+        dtype: str,
+        source: Source,
+        phase: str,
+        *,
+        session: Mapping[str, str] | None = None,
+        weight_bytes: int = 0,
+    ) -> None:
+        named = {"file": str(file.resolve()), "dtype": dtype, "source": asdict(source), "phase": phase}
+        self._opening = {**named, "session": dict(session or {})}
         self._timeout_s = TIMEOUT_S + TIMEOUT_S_A_GIB * weight_bytes / 2**30
         self._workers: dict[tuple[str, bool], Worker] = {}
         self._failed: dict[tuple[str, bool], WorkerError] = {}

@@ -84,7 +84,14 @@ def _run(
     dtype, weights = candidate.artifact.dtype, _weight_bytes(candidate)
     if weights > LARGE:  # the processes that evaluate it read the file themselves
         candidate = replace(candidate, proto=skeleton(candidate.proto))
-    with Evaluators(candidate.path, dtype, source or NO_SOURCE, candidate.artifact.phase, weights) as evaluators:
+    with Evaluators(
+        candidate.path,
+        dtype,
+        source or NO_SOURCE,
+        candidate.artifact.phase,
+        session=candidate.artifact.session,
+        weight_bytes=weights,
+    ) as evaluators:
         if feeds is not None:
             judged = _on_inputs(candidate, evaluators, chosen, feeds, wanted, sourced=source is not None)
         else:

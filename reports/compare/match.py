@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from ...bench import interchange
-from ...bench.records import Case, Measurement, Run, read_run
+from ...bench.records import Case, Measurement, Run
+from ...bench.runfolder import read_run
 from ..series import objection, untimed
 
 Word = Literal["newly failed", "newly wrong", "newly skipped", "works now", "still without a time", "new", "vanished"]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from isorun.bench.plan import CALLS
-from isorun.bench.records import Case, Run, read_run
+from isorun.bench.records import Case, Run
+from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import Point, Suite, SuiteError, groups, load, sizes
 

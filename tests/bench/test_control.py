@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from isorun.bench import measure
-from isorun.bench.measure import Bench, Work
-from isorun.bench.records import Case, Measurement, from_line, read_run, to_line
+from isorun.bench.measure import Bench
+from isorun.bench.records import Case, Measurement, from_line, to_line
+from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import load
 from isorun.bench.twins import control
+from isorun.bench.work import Work
 
 from .fake_worker import RIGHT, Behaviour, FakeWorker, died, refused
 

@@ -12,7 +12,7 @@ import pytest
 
 from isorun.bench import client, measure, prepare, runner, suite, truth
 from isorun.bench.client import WorkerError
-from isorun.bench.records import read_run
+from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import load
 

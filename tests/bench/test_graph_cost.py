@@ -112,6 +112,13 @@ def test_of_a_table_only_the_rows_are_read(tmp_path: Path) -> None:
     assert found.by_op["Gather"] == (0, 2 * 4 * 24)
 
 
+def test_what_is_written_into_a_cache_does_not_move_the_cache(tmp_path: Path) -> None:
+    nodes = [helper.make_node("ScatterElements", ["past", "place", "x"], ["y"], axis=0)]
+    place = np.full((1, 8), 5)
+    found = _cost(tmp_path, _graph(nodes, {"past": ["n", 8], "x": [1, 8]}, ["y"], place=place)).at({"n": 1000})
+    assert found.bytes == 2 * (8 * 8 + 4 * 8)
+
+
 def _matmul(name: str) -> onnx.NodeProto:
     return helper.make_node("MatMul", [name, "w"], [f"{name}·w"])
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from isorun.bench import interchange
-from isorun.bench.records import Case, RunError
+from isorun.bench.records import Case
+from isorun.bench.runfolder import RunError
 
 TEST = """
 import pytest

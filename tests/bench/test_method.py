@@ -20,7 +20,8 @@ from onnx import TensorProto, helper, numpy_helper
 from isorun.bench import fairness, measure
 from isorun.bench.memory import cache_bytes, parts, peak_bytes, reset_peak, resident_bytes
 from isorun.bench.plausible import cold, refusal
-from isorun.bench.records import Case, Measurement, Placement, read_run
+from isorun.bench.records import Case, Measurement, Placement
+from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import load
 from isorun.bench.worker import Worker

@@ -10,7 +10,8 @@ import pytest
 from isorun.bench import truth
 from isorun.bench.exported import facts
 from isorun.bench.graph_cost import GraphCost
-from isorun.bench.records import PARITY_LIMIT, read_run
+from isorun.bench.records import PARITY_LIMIT
+from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.subject import Subject
 from isorun.bench.suite import Group, Point, SuiteError, groups, load, sizes

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from isorun.bench import plan, records
-from isorun.bench.records import Measurement, Run, RunError, from_line, read_run, write_header
+from isorun.bench.records import Measurement, Run, from_line
 from isorun.bench.resume import alone
+from isorun.bench.runfolder import RunError, read_run, write_header
 from isorun.bench.runner import Runner
 from isorun.bench.suite import Suite, SuiteError, load
 from isorun.bench.suitefile import seconds

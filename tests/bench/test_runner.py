@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from isorun.bench import measure, yardsticks
-from isorun.bench.records import Run, read_run
+from isorun.bench.records import Run
+from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import Suite, load
 

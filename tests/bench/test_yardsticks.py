@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto
 
 from isorun.bench.plausible import ceiling
-from isorun.bench.records import Measurement, read_run
+from isorun.bench.records import Measurement
+from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import load
 from isorun.bench.yardsticks import Yardstick, missing, rates

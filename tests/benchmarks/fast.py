@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import onnxruntime
 import torch
 import zoo
 
@@ -33,7 +34,7 @@ from isorun.models.attention import Attention, distances
 from isorun.models.phases import PhaseModule, phase_module
 from isorun.models.presets import PRESETS
 from isorun.models.window import Window
-from isorun.runtimes import all_runtimes
+from isorun.runtimes.ort import RUNTIMES, OrtSession, configure
 
 DEFAULT_OPSET = 20  # of torch.onnx.export in torch 2.13, when none is named
 WINDOW = 256
@@ -183,12 +184,17 @@ PRODUCTS = ("MatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQ
 def operators(folder: Path, sizes: dict[str, int], calls: int = 30) -> Counter[str]:
     """Milliseconds of one call by operator; of many calls the least for each, which nothing else took part in."""
     artifact = ExportedModel.open(folder)
-    artifact = replace(artifact, session={**artifact.session, "enable_profiling": "1"})
-    session = all_runtimes()["ort-cpu"].prepare(artifact, 1)
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling, options.intra_op_num_threads = True, 1
+    disabled = configure(options, artifact.session, onnxruntime)
+    profiled = onnxruntime.InferenceSession(
+        str(artifact.model_path), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+    )
+    session = OrtSession(profiled, RUNTIMES[0], artifact, 1)
     staged = session.stage(artifact.signature().feeds(sizes))
     for _ in range(calls):
         session.run(staged)
-    file = Path(session._session.end_profiling())  # type: ignore[attr-defined]
+    file = Path(profiled.end_profiling())
     events = sorted(json.loads(file.read_text()), key=lambda event: event["ts"])
     file.unlink()
     runs: list[Counter[str]] = []

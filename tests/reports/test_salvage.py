@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isorun import cli
-from isorun.bench.records import RunError
+from isorun.bench.runfolder import RunError
 from isorun.reports.build import document, render
 from isorun.reports.salvage import read
 

@@ -109,8 +109,11 @@ def refusal(path: Path) -> str:
 class Local:
     """Has the face of `Evaluators`; every runtime runs in this process, without its limits."""
 
-    def __init__(self, file: Path, dtype: str, source: Source, phase: str, weight_bytes: int = 0) -> None:
+    def __init__(
+        self, file: Path, dtype: str, source: Source, phase: str, *, session: Any = None, weight_bytes: int = 0
+    ) -> None:
         self._opening = file, dtype, source, phase
+        self._session = session or {}
         self._sessions: dict[tuple[str, bool], Any] = {}
         self.placements: dict[tuple[str, bool], Mapping[str, Any]] = {}
 
@@ -130,7 +133,7 @@ class Local:
         file, dtype, source, phase = self._opening
         try:
             if key not in self._sessions:
-                self._sessions[key] = evaluation._open(file, dtype, runtime, optimise, source, phase)
+                self._sessions[key] = evaluation._open(file, dtype, runtime, optimise, source, phase, self._session)
         except RuntimeFailure as error:
             raise Unloadable(str(error)) from None
         session = self._sessions[key]

@@ -92,6 +92,15 @@ def test_of_a_large_model_one_process_at_a_time_holds_the_weights(opened: Any, m
         given.run("nobody", X)
 
 
+def test_the_session_of_the_manifest_is_the_one_that_runs_but_not_without_optimisations(tmp_path: Path) -> None:
+    path = save(linear(), tmp_path)
+    refused = {"enable_profiling": "1"}
+    with Evaluators(path, "fp32", Source("file", ""), "forward", session=refused) as given:
+        with pytest.raises(WorkerError, match="session option enable_profiling = '1' is none that a manifest may set"):
+            given.run("ort-cpu", X)
+        assert given.run("ort-cpu", X, optimise=False).keys() == {"y"}
+
+
 def test_the_walk_in_a_process_of_its_own(tmp_path: Path) -> None:
     source = Source("file", str(save(linear(seed=1), tmp_path, "source.onnx")))
     with Evaluators(save(linear(), tmp_path), "fp32", source, "forward") as given:
@@ -110,7 +119,14 @@ def test_hunger_for_memory_is_an_error_of_that_process(opened: Any) -> None:
 def test_outputs_too_large_to_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "limit", lambda memory_bytes: None)  # not of this process
     source = {"kind": "file", "name": "", "size": "", "seed": 0}
-    shared = {"dtype": "fp32", "runtime": "reference", "optimise": True, "source": source, "phase": "forward"}
+    shared = {
+        "dtype": "fp32",
+        "runtime": "reference",
+        "optimise": True,
+        "source": source,
+        "phase": "forward",
+        "session": {},
+    }
     given = {"inputs": str(tmp_path / "in.npz"), "names": ["x"], "outputs": str(tmp_path / "out.npz")}
     np.savez(tmp_path / "in.npz", X["x"])
     path = str(save(linear(), tmp_path))

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from isorun.bench.records import Case, Measurement, OutputError, Run, Verdict, to_line, write_header
+from isorun.bench.records import Case, Measurement, OutputError, Run, Verdict, to_line
+from isorun.bench.runfolder import write_header
 from isorun.runtimes.base import Placement
 
 RUNTIMES = ("torch", "ort-cpu")
