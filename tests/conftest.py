@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from isorun.export.artifact import ExportedModel
-from isorun.export.exporter import export
+from isorun.export.cache import export
 from isorun.export.source import Source
 from isorun.models.phases import phases
 from isorun.models.presets import PRESETS
@@ -26,9 +27,13 @@ Exported = Callable[[str, str], ExportedModel]
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Exports of the tests, and of the processes that they start, stay out of the user's cache."""
+    """Exports of the tests, and of the processes that they start, stay out of the user's cache.
+
+    Processes among which the tests are shared out have folders in one folder, and one cache.
+    """
+    base = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ISORUN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ISORUN_CACHE", str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"))
         yield
 
 
@@ -45,6 +50,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
     @cache
     def get(name: str, phase: str) -> ExportedModel:
-        return export(Source("preset", name, "tiny"), phase, root / f"{name}-{phase}")
+        artifact, _ = export(Source("preset", name, "tiny"), phase, root / f"{name}-{phase}")
+        return artifact
 
     return get
