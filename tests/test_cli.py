@@ -148,7 +148,7 @@ def test_export_prints_the_path_of_the_graph(
 
 
 def test_bench_from_the_command_to_the_page(tmp_path: Path) -> None:
-    done = subprocess.run([*COMMAND, "bench", *SMALL], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([*COMMAND, "bench", *SMALL, "--budget", "75s"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     page = tmp_path / done.stdout.splitlines()[-1]
     assert page.name == "report.html"
