@@ -125,7 +125,8 @@ def test_times_decide_where_the_statement_is_about_time(key: str, laws: dict[str
 
 def test_a_speed_is_told_with_its_word() -> None:
     said = tried(["18"], steady({"MHA": 2e6, "GQA": 1e6, "MQA": 4e6}))["18"].parts[1].evidence
-    assert "GQA 2.00× (2.00–2.00) (faster), MQA 0.50× (0.50–0.50) (slower)" in said
+    assert "GQA 2.00× (2.00–2.00, blocks of one process) (faster)" in said
+    assert "MQA 0.50× (0.50–0.50, blocks of one process) (slower)" in said
 
 
 def of(*parts: bool) -> Result:
