@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from ..export.artifact import MANIFEST, ExportedModel
 from ..models.config import ModelConfig
 from ..models.cost import flops
 from ..models.sparsity import dense, reads
+from .complexity import slope
 from .fusions import in_pieces
 from .growth import SEPARATE
 from .suite import Group
@@ -50,7 +50,7 @@ def facts(group: Group, folder: Path) -> dict[str, Any] | None:
 
 
 def _in_pieces(path: Path) -> list[str]:
-    """What the graph computes in pieces that one operator could; its weights are not read."""
+    """What the graph computes in pieces that one operator could; weights in other files are not read."""
     import onnx
 
     return in_pieces(onnx.load(path, load_external_data=False).graph.node)
@@ -66,8 +66,8 @@ def _told_from(config: ModelConfig, phase: str) -> int | None:
     """By operations alone over a doubling, with a margin for the bytes, which both have in common."""
 
     def exponent(model: ModelConfig, n: int) -> float:
-        after, before = (flops(model, phase, {"batch": 1, "sequence": m, "source": m}) for m in (n, n // 2))
-        return log2(after / before)
+        doubling = (n // 2, n)
+        return slope(doubling, [flops(model, phase, {"batch": 1, "sequence": m, "source": m}) for m in doubling])
 
     full, most = dense(config), config.max_tokens or LONGEST
     powers = (2**power for power in range(LEAST, most.bit_length()))

@@ -27,7 +27,7 @@ def ceiling(machine: Mapping[str, Any], dtype: str) -> float | None:
 
     Parts of a half graph are computed in float32, and on some processors all of it. None: not known for the precision.
     """
-    own, single = (_rates(of_precision(machine, kind)) for kind in (dtype, FLOAT))
+    own, single = (gflops(machine, kind).values() for kind in (dtype, FLOAT))
     return max((*own, *single)) if own else None
 
 
@@ -38,9 +38,12 @@ def of_precision(machine: Mapping[str, Any], dtype: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _rates(facts: Mapping[str, Any]) -> list[float]:
-    found = facts.get(GFLOPS)
-    return [rate for rate in found.values() if isinstance(rate, int | float)] if isinstance(found, Mapping) else []
+def gflops(machine: Mapping[str, Any], dtype: str) -> dict[str, float]:
+    """Operations a nanosecond that each runtime's matrix product reaches in a precision, where that is known."""
+    found = of_precision(machine, dtype).get(GFLOPS)
+    if not isinstance(found, Mapping):
+        return {}
+    return {name: rate for name, rate in found.items() if isinstance(rate, int | float)}
 
 
 def refusal(m: Measurement, shorter: Sequence[Measurement], peak_gflops: float | None) -> str | None:

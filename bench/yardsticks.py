@@ -9,7 +9,7 @@ from typing import Any
 
 from ..models.yardstick import BYTES, FLOPS
 from .measure import Bench, on_cuda
-from .plausible import FLOAT, GFLOPS, PRECISIONS, of_precision
+from .plausible import FLOAT, GFLOPS, PRECISIONS, gflops, of_precision
 
 BUDGET_S = 0.2
 # Factories in models/yardstick.py, and what they tell about the machine, each by runtime: operations and bytes a
@@ -62,8 +62,8 @@ def measure(
 
 def rates(machine: Mapping[str, Any], dtype: str) -> dict[str, tuple[float, float]]:
     """Operations in a precision, and bytes, a nanosecond of each runtime for which both are known."""
-    flops, moved = of_precision(machine, dtype).get(GFLOPS) or {}, machine.get(FACTS[MATVEC]) or {}
-    return {name: (rate, moved[name]) for name, rate in flops.items() if rate and moved.get(name)}
+    moved = machine.get(FACTS[MATVEC]) or {}
+    return {name: (rate, moved[name]) for name, rate in gflops(machine, dtype).items() if rate and moved.get(name)}
 
 
 def _told(bench: Bench, yardstick: Yardstick) -> dict[str, float | None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..bench.complexity import slope
 from ..bench.growth import ABOVE, SEPARATE, Growth, Read, told_apart
+from ..bench.plausible import gflops
 from ..bench.records import Measurement, Run
 from .document import Cell, Table, Tone
 from .exports import facts, positions, whole
@@ -106,11 +107,9 @@ def _full(run: Run, m: Measurement) -> float | None:
     if not m.expected_ns:
         return m.dense_flops
     environment = run.header.get("environment")
-    rates = environment.get("matmul_gflops") if isinstance(environment, Mapping) else None
-    rate = rates.get(m.case.runtime) if isinstance(rates, Mapping) else None
-    if not isinstance(rate, int | float) or rate <= 0:
-        return None
-    return m.expected_ns + (m.dense_flops - m.flops) / rate
+    rates = gflops(environment, m.case.dtype) if isinstance(environment, Mapping) else {}
+    rate = rates.get(m.case.runtime, 0.0)
+    return m.expected_ns + (m.dense_flops - m.flops) / rate if rate > 0 else None
 
 
 def _instead(run: Run, group: Group, found: Growth, told: Mapping[str, Any]) -> str:

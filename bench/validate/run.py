@@ -81,17 +81,10 @@ def _run(
     source = _source(reference, candidate, findings) if reference else _own_source(candidate, findings)
     with Checker() as checker:
         findings += structure.check(candidate, checker)
-    dtype, weights = candidate.artifact.dtype, _weight_bytes(candidate)
+    weights = _weight_bytes(candidate)
     if weights > LARGE:  # the processes that evaluate it read the file themselves
         candidate = replace(candidate, proto=skeleton(candidate.proto))
-    with Evaluators(
-        candidate.path,
-        dtype,
-        source or NO_SOURCE,
-        candidate.artifact.phase,
-        session=candidate.artifact.session,
-        weight_bytes=weights,
-    ) as evaluators:
+    with _evaluators(candidate, source or NO_SOURCE, weights) as evaluators:
         if feeds is not None:
             judged = _on_inputs(candidate, evaluators, chosen, feeds, wanted, sourced=source is not None)
         else:
@@ -104,6 +97,11 @@ def _run(
             elif source is not None:
                 judged = locate.explain(candidate, evaluators, judged, shapes.first(candidate, judged))
         findings += [*_tolerate(judged, asked), *placement.check(evaluators.placements)]
+
+
+def _evaluators(candidate: Candidate, source: Source, weight_bytes: int) -> Evaluators:
+    made = candidate.artifact
+    return Evaluators(candidate.path, made.dtype, source, made.phase, session=made.session, weight_bytes=weight_bytes)
 
 
 def _source(reference: str, candidate: Candidate, findings: list[Finding]) -> Source:

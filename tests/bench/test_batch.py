@@ -9,26 +9,18 @@ from pathlib import Path
 import pytest
 
 from isorun.bench.plan import CALLS
-from isorun.bench.records import Case, Run
+from isorun.bench.records import Case
 from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import Point, Suite, SuiteError, groups, load, sizes
 
-from .fake_worker import Behaviour, FakeWorker
+from .fake_worker import Behaviour, FakeWorker, finish
 
 pytestmark = pytest.mark.usefixtures("workers")
 
 
 def _suite(**chosen: object) -> Suite:
     return load("quick", **{"models": ["gpt2"], "seq": "16,32", "past": "8", "batch": "1,4", **chosen})
-
-
-def _finish(runner: Runner) -> Run:
-    for _ in runner.run():
-        pass
-    run = read_run(runner.folder)
-    assert run.problems == ()
-    return run
 
 
 def test_every_batch_has_every_length_in_lines_of_one_batch() -> None:
@@ -63,7 +55,7 @@ def test_batches_that_make_no_grid_are_refused_with_the_text(given: str, message
 
 
 def test_each_batch_has_its_row_its_truth_and_its_cost(tmp_path: Path) -> None:
-    run = _finish(Runner(_suite(), tmp_path / "run"))
+    run = finish(Runner(_suite(), tmp_path / "run"))
     assert Counter((m.case.batch, m.case.phase, m.case.length) for m in run.measurements) == dict.fromkeys(
         [(b, phase, n) for b in (1, 4) for phase, n in (("forward", 16), ("forward", 32), ("step", 8))], 2
     )
@@ -78,7 +70,7 @@ def test_each_batch_has_its_row_its_truth_and_its_cost(tmp_path: Path) -> None:
 
 def test_each_batch_is_loaded_anew(tmp_path: Path) -> None:
     """A shorter call after a longer one of another batch would keep its memory."""
-    _finish(Runner(_suite(past="8", seq="16,32"), tmp_path / "run"))
+    finish(Runner(_suite(past="8", seq="16,32"), tmp_path / "run"))
     loads = [name for op, name in FakeWorker.asked if op == "load" and name == "torch"]
     assert len(loads) == 3 + 2 * 2, "three yardsticks; two graphs at two batches"
 
@@ -90,7 +82,7 @@ def test_a_resumed_run_measures_the_batches_that_are_missing(tmp_path: Path) -> 
     before = read_run(tmp_path / "run").measurements
     assert {(m.case.batch, m.case.length) for m in before} == {(1, 16), (1, 32), (4, 16)}
     FakeWorker.asked.clear()
-    run = _finish(Runner.resume(tmp_path / "run"))
+    run = finish(Runner.resume(tmp_path / "run"))
     assert Counter(op for op, _ in FakeWorker.asked)["truth"] == 3  # forward 4 x 32, and both steps
     assert [m for m in before if m not in run.measurements] == []
     assert set(Counter(m.case for m in run.measurements).values()) == {1}
@@ -100,7 +92,7 @@ def test_a_resumed_run_measures_the_batches_that_are_missing(tmp_path: Path) -> 
 def test_the_plan_leaves_a_batch_out_that_does_not_fit(tmp_path: Path) -> None:
     """16 rows do 16 times the work of a call that takes a second on each runtime."""
     FakeWorker.behaviours = dict.fromkeys(("torch", "ort-cpu"), Behaviour(lambda n: 1e9))
-    run = _finish(Runner(_suite(batch="1,16", seq="16", budget_s=60, limited=True), tmp_path / "run"))
+    run = finish(Runner(_suite(batch="1,16", seq="16", budget_s=60, limited=True), tmp_path / "run"))
     found = {m.case.batch: m for m in run.measurements if m.case.phase == "forward"}
     assert found[1].status == "ok"
     assert (found[16].status, found[16].stopped) == ("skipped", "budget")

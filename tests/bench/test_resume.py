@@ -23,7 +23,7 @@ from isorun.bench.runner import Runner
 from isorun.bench.suite import Suite, SuiteError, load
 from isorun.bench.suitefile import seconds
 
-from .fake_worker import Behaviour, FakeWorker, refused
+from .fake_worker import Behaviour, FakeWorker, finish, refused
 
 pytestmark = pytest.mark.usefixtures("workers")
 ROWS = 2 * (3 + 1)  # runtimes, and the lengths of both phases
@@ -31,14 +31,6 @@ ROWS = 2 * (3 + 1)  # runtimes, and the lengths of both phases
 
 def _suite(**chosen: object) -> Suite:
     return load("quick", **{"models": ["gpt2"], "seq": "16,32,64", "past": "8", **chosen})
-
-
-def _finish(runner: Runner) -> Run:
-    for _ in runner.run():
-        pass
-    run = read_run(runner.folder)
-    assert run.problems == ()
-    return run
 
 
 def _lines(folder: Path) -> list[str]:
@@ -64,7 +56,7 @@ def test_a_resumed_run_measures_only_what_is_missing(tmp_path: Path) -> None:
     _stopped_after(folder, "gpt2@small-forward 32")
     before = _lines(folder)
     FakeWorker.asked.clear()
-    run = _finish(Runner.resume(folder))
+    run = finish(Runner.resume(folder))
     _whole(run)
     assert _lines(folder)[: len(before)] == before
     assert Counter(op for op, _ in FakeWorker.asked)["stage"] == 2 * 3  # forward 64 and step 8: two runtimes and a twin
@@ -72,10 +64,10 @@ def test_a_resumed_run_measures_only_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_complete_run_is_left_as_it_is(tmp_path: Path) -> None:
-    _whole(_finish(Runner(_suite(), tmp_path / "run")))
+    _whole(finish(Runner(_suite(), tmp_path / "run")))
     before = _lines(tmp_path / "run")
     FakeWorker.asked.clear()
-    _whole(_finish(Runner.resume(tmp_path / "run")))
+    _whole(finish(Runner.resume(tmp_path / "run")))
     assert _lines(tmp_path / "run") == before
     assert FakeWorker.asked == []
 
@@ -118,7 +110,7 @@ def test_a_run_killed_at_fifty_moments_loses_and_doubles_nothing(tmp_path: Path)
         stages[len(before.measurements)] += 1
         again_s = moments.uniform(0, 0.004)
         _killed(folder, lambda folder=folder: Runner.resume(folder), moments.randrange(steps), again_s)
-        run = _finish(Runner.resume(folder))
+        run = finish(Runner.resume(folder))
         _whole(run)
         assert [m for m in before.measurements if m not in run.measurements] == []
     assert len(stages) >= 3, "kills that all fall into one stage show nothing"
@@ -132,7 +124,7 @@ def test_a_torn_last_line_is_mended_and_its_length_measured_again(tmp_path: Path
     before = _lines(folder)
     file = folder / "records.jsonl"
     file.write_bytes(file.read_bytes()[: -abs(cut)])
-    _whole(_finish(Runner.resume(folder)))
+    _whole(finish(Runner.resume(folder)))
     after = _lines(folder)
     whole = before[: len(before) - (2 if cut > 1 else 0)]
     assert [line for line in whole if line not in after] == []
@@ -179,19 +171,19 @@ def test_a_full_disk_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(
         RunError, match="the disk is full; what was measured is kept: make room, then isorun bench --re"
     ):
-        _finish(Runner(_suite(), folder))
+        finish(Runner(_suite(), folder))
     kept = read_run(folder)
     assert kept.problems == ()
     assert len(kept.measurements) == 2 * 2
     assert not (folder / "work").exists()
     monkeypatch.setattr(os, "fsync", fsync)
-    _whole(_finish(Runner.resume(folder)))
+    _whole(finish(Runner.resume(folder)))
 
 
 def test_an_export_that_finds_the_disk_full_ends_the_run(tmp_path: Path) -> None:
     FakeWorker.exports = {"export gpt2@small-step": refused(f"truth: OSError: {os.strerror(errno.ENOSPC)}")}
     with pytest.raises(RunError, match="the disk is full"):
-        _finish(Runner(_suite(), tmp_path / "run"))
+        finish(Runner(_suite(), tmp_path / "run"))
 
 
 def test_a_budget_too_small_for_one_case_is_refused_with_the_figure(tmp_path: Path) -> None:
@@ -202,7 +194,7 @@ def test_a_budget_too_small_for_one_case_is_refused_with_the_figure(tmp_path: Pa
 
 def test_a_length_that_does_not_fit_the_budget_is_left_out_and_resumed(tmp_path: Path) -> None:
     FakeWorker.behaviours = dict.fromkeys(("torch", "ort-cpu"), Behaviour(lambda n: 6e7 * n))  # 1 s at n = 16
-    run = _finish(Runner(_suite(budget_s=20, limited=True), tmp_path / "run"))
+    run = finish(Runner(_suite(budget_s=20, limited=True), tmp_path / "run"))
     status = {(m.case.phase, m.case.length): (m.status, m.stopped) for m in run.measurements}
     assert status[("forward", 16)][0] == status[("step", 8)][0] == "ok"
     assert status[("forward", 64)] == ("skipped", "budget")
@@ -210,14 +202,14 @@ def test_a_length_that_does_not_fit_the_budget_is_left_out_and_resumed(tmp_path:
     assert all(
         "left out: it needs about" in str(reason) and "of the budget of 20 s" in str(reason) for reason in reasons
     )
-    again = _finish(Runner.resume(tmp_path / "run", limit_s=1000))
+    again = finish(Runner.resume(tmp_path / "run", limit_s=1000))
     _whole(again)
     assert {m.status for m in again.measurements} == {"ok"}
 
 
 def test_exports_that_use_up_their_share_leave_the_rest_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "EXPORT_SHARE", 0.0)
-    run = _finish(Runner(_suite(budget_s=20, limited=True), tmp_path / "run"))
+    run = finish(Runner(_suite(budget_s=20, limited=True), tmp_path / "run"))
     assert {m.status for m in run.measurements} == {"skipped"}
     assert {m.reason for m in run.measurements} == {"left out: exports have used their 0 s of the budget"}
 

@@ -12,7 +12,7 @@ from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
 from isorun.bench.suite import Suite, load
 
-from .fake_worker import RIGHT, Behaviour, FakeWorker, died, refused
+from .fake_worker import RIGHT, Behaviour, FakeWorker, died, finish, refused
 
 pytestmark = pytest.mark.usefixtures("workers")
 
@@ -22,11 +22,7 @@ def _suite(**chosen: object) -> Suite:
 
 
 def _run(folder: Path, suite: Suite | None = None) -> Run:
-    for _ in Runner(suite or _suite(), folder).run():
-        pass
-    run = read_run(folder)
-    assert run.problems == ()
-    return run
+    return finish(Runner(suite or _suite(), folder))
 
 
 def _statuses(run: Run, runtime: str) -> dict[tuple[str, int], str]:
