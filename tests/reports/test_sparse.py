@@ -11,7 +11,8 @@ import pytest
 from isorun.bench.records import Run
 from isorun.reports.build import document, render
 from isorun.reports.document import Document, Line
-from isorun.reports.sparse import QUESTION
+from isorun.reports.series import groups
+from isorun.reports.sparse import QUESTION, reading
 
 from ..fakes import fake_case, fake_run
 from .reading import answers, records, tables
@@ -118,3 +119,19 @@ def test_odd_facts_are_no_fault(told: object) -> None:
 def test_nobody_asks_a_decode_step_or_a_dense_model() -> None:
     assert QUESTION not in str(document(run_of(windowed, LONG, step=True)))
     assert QUESTION not in str(document(fake_run()))
+
+
+def test_full_attention_goes_at_the_rate_of_products_in_the_precision_of_the_case() -> None:
+    run = run_of(windowed, LONG)
+    half = tuple(
+        replace(m, case=replace(m.case, dtype="fp16"), expected_ns=float(m.flops or 0)) for m in run.measurements
+    )
+    name = half[0].case.runtime
+    machine = {"matmul_gflops": {name: 100.0}, "precisions": {"fp16": {"matmul_gflops": {name: 1.0}}}}
+    facts = [{**run.header["exports"][0], "dtype": "fp16"}]
+    run = replace(run, header={**run.header, "environment": machine, "exports": facts}, measurements=half)
+    (group,) = groups(run)
+    found = reading(run, group, name)
+    assert found is not None
+    assert found.dense == pytest.approx(np.log2(full(2048) / full(1024)))
+    assert found.sparse == pytest.approx(np.log2(windowed(2048) / windowed(1024)))
