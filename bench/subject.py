@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,21 @@ def conditions() -> dict[str, str]:
     """What of this process must be the same for every runtime that is compared."""
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return {"affinity": ", ".join(map(str, allowed)) or "all", "copies": "outside the timed call"}
+
+
+def pin(threads: int) -> None:
+    """Keep all threads of this process on as many cores, the last that it may use: those of every runtime alike.
+
+    Otherwise each process stays on a core of its own, and differs from the others by what else that core has to do: on
+    two cores of an EPYC, pairs of processes of one decode step by 2.7 % (standard deviation), and by 2.0 % on one core.
+    """
+    tasks = Path("/proc/self/task")
+    if not hasattr(os, "sched_setaffinity") or not tasks.exists():
+        return
+    cores = sorted(os.sched_getaffinity(0))[-threads:]
+    for task in tasks.iterdir():
+        with suppress(ProcessLookupError):  # a thread that has ended meanwhile
+            os.sched_setaffinity(int(task.name), cores)
 
 
 def limit(memory_bytes: int) -> None:

@@ -19,7 +19,7 @@ from ..export.artifact import ArtifactError, ExportedModel
 from ..export.source import SourceError
 from ..runtimes.base import RuntimeFailure
 from .evaluation import Evaluation, check_file
-from .subject import Subject
+from .subject import Subject, pin
 
 
 def export(folder: str, source: dict[str, Any], phase: str, dtype: str) -> dict[str, Any]:
@@ -81,6 +81,7 @@ class Worker:
         try:
             if op == "load":
                 self.subject = Subject(**request)
+                pin(request["threads"])
                 return {"prepare_s": self.subject.prepare_s}
             if op in ("stage", "block", "facts"):
                 if self.subject is None:

@@ -11,6 +11,8 @@ import pytest
 
 from isorun.bench.client import Worker, WorkerDied, WorkerError
 
+from ..conftest import Exported
+
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[Worker]:
@@ -55,3 +57,12 @@ def test_a_closed_worker_leaves_no_process(tmp_path: Path) -> None:
         pid = running._process.pid
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is none to choose")
+def test_what_is_timed_stays_on_as_many_cores_as_it_has_threads(worker: Worker, exported: Exported) -> None:
+    worker.ask("load", folder=str(exported("gpt2", "step").folder), runtime="ort-cpu", threads=1)
+    last = max(os.sched_getaffinity(0))
+    assert worker.ask("facts")["placement"]["facts"]["affinity"] == str(last)
+    threads = Path(f"/proc/{worker._process.pid}/task").iterdir()
+    assert {frozenset(os.sched_getaffinity(int(thread.name))) for thread in threads} == {frozenset({last})}
