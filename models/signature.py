@@ -50,6 +50,16 @@ class Signature:
         dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))
         return frozenset(part for dim in dims for part in _parts(dim) if not part.isdecimal())
 
+    def sizes(self, *, batch: int, length: int, past: int) -> dict[str, int]:
+        """A size for each free axis: a batch by its name or its place, then the past, past and new tokens, or new ones.
+
+        What always comes first, and is not all there is, is a batch.
+        """
+        free = [[dim if isinstance(dim, str) else "" for dim in spec.shape] for spec in self.inputs]
+        first = {shape[0] for shape in free if len(shape) > 1} - {dim for shape in free for dim in shape[1:]}
+        rows = first if self.axes - first else set()
+        return {axis: batch if axis in rows else _size(axis.lower(), batch, length, past) for axis in self.axes}
+
     def feeds(self, sizes: Sizes, *, seed: int = 0, padding: Padding = "none") -> dict[str, Array]:
         """Deterministic inputs at the given sizes.
 
@@ -72,6 +82,14 @@ class Signature:
         if "position_ids" in feeds:
             feeds["position_ids"] = positions(feeds["attention_mask"], feeds["position_ids"].shape[1])
         return feeds
+
+
+def _size(name: str, batch: int, length: int, past: int) -> int:
+    if "batch" in name:
+        return batch
+    if "total" in name:
+        return past + length
+    return past if "past" in name else length
 
 
 def _parts(dim: str) -> list[str]:

@@ -15,7 +15,7 @@ from ..client import WorkerError
 from .candidate import Candidate
 from .compare import SAME, Difference, difference, scale
 from .evaluators import Evaluators
-from .feeds import make, sizes
+from .feeds import make
 from .finding import Finding, verdict
 
 CHECK = "invariants"
@@ -112,7 +112,7 @@ def _cached(candidate: Candidate, run: Run) -> Finding:
 
 def _feeds(candidate: Candidate, *, batch: int, tokens: int, past: int) -> dict[str, Array]:
     declared = candidate.signature
-    feeds = make(declared, sizes(declared.axes, batch=batch, length=tokens, past=past), seed=1)
+    feeds = make(declared, declared.sizes(batch=batch, length=tokens, past=past), seed=1)
     return {name: np.zeros_like(array) if name.startswith(PAST) else array for name, array in feeds.items()}
 
 

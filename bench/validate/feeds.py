@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import prod
 
 import numpy as np
@@ -35,19 +35,6 @@ def make(declared: Signature, sizes: Sizes, *, padding: Padding = "none", seed: 
     past = next((size for axis, size in sizes.items() if "past" in axis), 0)
     feeds[POSITIONS] = np.broadcast_to(past + np.arange(shape[-1]), shape).astype(specs[POSITIONS].dtype)
     return {name: feeds[name] for name in specs}
-
-
-def sizes(axes: Iterable[str], *, batch: int, length: int, past: int) -> dict[str, int]:
-    """A size for each free axis, by what its name says: a batch, the past, the past and the new tokens, or these."""
-    return {axis: _size(axis.lower(), batch, length, past) for axis in axes}
-
-
-def _size(name: str, batch: int, length: int, past: int) -> int:
-    if "batch" in name:
-        return batch
-    if "total" in name:
-        return past + length
-    return past if "past" in name else length
 
 
 def _possible(declared: Signature, specs: Mapping[str, TensorSpec], sizes: Sizes) -> None:

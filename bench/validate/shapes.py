@@ -34,7 +34,7 @@ def grid(candidate: Candidate) -> list[Case]:
     )
     cases: list[tuple[int, Padding]] = [(1, "none"), (3, "left")]
     found = [
-        (made.sizes(axes, batch=batch, length=length, past=past), padding)
+        (candidate.signature.sizes(batch=batch, length=length, past=past), padding)
         for length in LENGTHS
         for past in pasts
         for batch, padding in cases

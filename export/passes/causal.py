@@ -7,18 +7,21 @@
     q, present, mask ─▶ Attention ─▶ y          q, k, v, past ─▶ If ┤ full: the kernel           ─▶ y, present
                                                                     └ else: the kernel with bias ─▶ y, present
 
-Condition: the mask is causal over real keys (`masks`), keys and values are the layer's own with or without a cache, all
-heads are of one width, and nothing else reads the scores.
+Condition: in a batch without padding the mask is causal (`masks`), or `is_causal` says so; keys and values are the
+layer's own with or without a cache, all heads are of one width, and nothing else reads the scores.
 
 Why two branches: the kernel hides what lies after a query, and a suffix of each row; padding may lie anywhere. What it
-cannot express is written as a bias of n² numbers, which is made only when a row has padding. A batch without padding, a
-single prompt or a decode step above all, pays nothing.
+cannot express is given to it as a bias of n² numbers, which is made only when a row has padding. A batch without
+padding, a single prompt or a decode step above all, pays nothing. Where a padded token sees later ones, as under masks
+that leave no row empty, the second branch is the Attention of before. Without an input for padding there is no second.
 
 What the cache gains: the kernel writes new keys behind the past ones. Where both are one buffer (`aliases`) a step
 copies nothing; where they are two, it is the Concat of before.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 import onnx_ir as ir
 
@@ -30,36 +33,42 @@ from .graph import attribute, made_by, plain, sizes
 def apply(graph: ir.Graph) -> str:
     """Rewrite every causal Attention of a graph; says how many, or why none."""
     nodes = [node for node in graph if node.op_type == "Attention" and node.domain == ""]
-    sites = [site for site in map(_site, nodes) if site is not None]
+    read = cache(masks.read)
+    sites = [site for node in nodes if (site := _site(node, read)) is not None]
     if not nodes:
         return "not applied: the graph has no Attention operator"
     if not sites:
         return f"not applied: no mask of {len(nodes)} Attention is causal over real keys"
-    kernels: dict[ir.Value, Kernel] = {}
+    kernels: dict[ir.Value | ir.Node, Kernel] = {}
     for count, site in enumerate(sites):
-        if site.mask not in kernels:
-            kernels[site.mask] = Kernel(graph, site, f"causal.{len(kernels)}")
-        kernels[site.mask].attend(site, f"gqa.{count}")
+        shared = site.mask or site.node
+        if shared not in kernels:
+            kernels[shared] = Kernel(graph, site, f"causal.{len(kernels)}")
+        kernels[shared].attend(site, f"gqa.{count}")
     for kernel in kernels.values():
         kernel.settle()
     return f"applied to {len(sites)} of {len(nodes)} Attention"
 
 
-def _site(node: ir.Node) -> Site | None:
+def _site(node: ir.Node, read: masks.Read) -> Site | None:
     """The parts of an Attention node that fits, or None."""
-    query, key, value, mask = (*node.inputs, None)[:4]
-    says = masks.read(mask)
-    if query is None or key is None or value is None or mask is None or says is None:
+    query, key, value, mask = (*node.inputs, None, None)[:4]
+    if query is None or key is None or value is None or not plain(node):
         return None
+    says = read(mask)
     shapes = [sizes(one) for one in (query, key, value)]
     fixed = all(len(shape) == 4 and isinstance(shape[1], int) and isinstance(shape[3], int) for shape in shapes)
-    if says.kind != "causal" or not plain(node) or not fixed or len({shape[3] for shape in shapes}) != 1:
+    if not fixed or len({shape[3] for shape in shapes}) != 1:
+        return None
+    own = shapes[0][2] == shapes[1][2] == shapes[2][2]
+    if attribute(node, "is_causal", 0):  # counted from the first key, whatever the number of queries
+        return Site(node, None, None, query, (key, value), None) if own and mask is None else None
+    if says is None or says.kind != "causal" or (says.padding is not None and says.rank != 4):
         return None
     k, v = _cached(key, node), _cached(value, node)
     if k is not None and v is not None:
-        return Site(node, mask, says.padding, query, (k[1], v[1]), (k[0], v[0]))
-    own = shapes[0][2] == shapes[1][2] == shapes[2][2]
-    return Site(node, mask, says.padding, query, (key, value), None) if own else None
+        return Site(node, mask, says.padding, query, (k[1], v[1]), (k[0], v[0]), says.bounded)
+    return Site(node, mask, says.padding, query, (key, value), None, says.bounded) if own else None
 
 
 def _cached(value: ir.Value, reader: ir.Node) -> tuple[ir.Value, ir.Value] | None:
@@ -87,10 +96,10 @@ def aliases(graph: ir.Graph) -> dict[str, str]:
 
 
 def _kernel(choice: ir.Node) -> ir.Node | None:
-    """The kernel in the second branch of an If, which is the plain one; None for any other node."""
-    branch = choice.attributes.get("else_branch") if choice.op_type == "If" else None
-    node = None if branch is None else branch.as_graph().outputs[-1].producer()
-    return node if node is not None and node.op_type == "GroupQueryAttention" and node.inputs[3] is not None else None
+    """A kernel in some branch of an If that extends an input of the graph; None where there is none."""
+    branches = [branch.as_graph() for branch in choice.attributes.values()] if choice.op_type == "If" else []
+    kernels = (node for branch in branches for node in branch.all_nodes() if node.op_type == "GroupQueryAttention")
+    return next((node for node in kernels if node.inputs[3] is not None and node.inputs[3].is_graph_input()), None)
 
 
 def _private(past: ir.Value, graph: ir.Graph) -> bool:

@@ -134,9 +134,12 @@ def _dtype(node: ir.Node, output: int) -> ir.DataType | None:
 
 
 def plain(attention: ir.Node) -> bool:
-    """Nothing but scores, mask and softmax: no soft-cap, no cache, no other causality, and scores that no one reads."""
-    special = attribute(attention, "softcap", 0.0) or attribute(attention, "is_causal", 0)
-    return not special and len(attention.inputs) <= 4 and not any(one.uses() for one in attention.outputs[1:])
+    """Nothing but scores, mask and softmax: no soft-cap, no cache of its own, and scores that no one reads."""
+    return (
+        not attribute(attention, "softcap", 0.0)
+        and len(attention.inputs) <= 4
+        and not any(one.uses() for one in attention.outputs[1:])
+    )
 
 
 def swapped(value: ir.Value | None) -> ir.Value | None:

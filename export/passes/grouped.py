@@ -37,15 +37,22 @@ def single(write: Writer, tokens: ir.Value, total: ir.Value, width: int) -> ir.V
 
 
 def extend(
-    write: Writer, past: tuple[ir.Value, ir.Value], new: tuple[ir.Value, ir.Value], total: ir.Value, name: str
+    write: Writer,
+    past: tuple[ir.Value, ir.Value],
+    new: tuple[ir.Value, ir.Value],
+    total: ir.Value,
+    places: ir.Value,
+    name: str,
 ) -> list[ir.Value]:
-    """Presents (B, G, capacity, D) of pasts (B, G, capacity, D), or (B, G, p, D), and one new token (B, G, 1, D)."""
+    """Presents (B, G, capacity, D) of pasts (B, G, capacity, D), or (B, G, p, D), and new tokens (B, G, n, D).
+
+    The places of the new tokens are int32 (n, 1), and all tokens are `total`.
+    """
     room = write("Cast", write("Shape", past[0], start=2, end=3), to=ir.DataType.INT32)
     enough = write("Squeeze", write("GreaterOrEqual", room, total))
-    last = write("Sub", total, write.constant(np.array([1], np.int32)))
 
     def written(inside: Writer) -> list[ir.Value]:
-        place = inside("Expand", last, inside("Shape", new[0]))
+        place = inside("Expand", places, inside("Shape", new[0]))
         return [inside("ScatterElements", old, place, one, axis=2) for old, one in zip(past, new, strict=True)]
 
     def behind(inside: Writer) -> list[ir.Value]:

@@ -1,106 +1,189 @@
-"""What an attention mask says, read from the nodes that make it.
+"""What an attention mask says, asked of the nodes that make it.
 
-Two kinds are understood, as `models.attention` and most exports of the field make them from `attention_mask` (B, t):
+The same mask is written in a dozen ways: by index arithmetic, by a lookup in a table, by adding the lowest float. So it
+is not read but run, with the nodes that make it cut out of the graph, and held to what it should be:
 
-    real       Expand(Cast(Unsqueeze(attention_mask)))                    every real key, for each query
-    causal     (real ∧ gap ≥ 0) ∨ gap = 0, or real ∧ gap ≥ 0              the real keys up to the query itself
-               with gap = index of the query - index of the key
+    real       every real key, for each query
+    causal     the keys up to the query itself, in a batch without padding; whatever it is in another one
 
-A constant in a comparison is read, so a band such as gap < 4096 is never taken for a causal mask, whatever the lengths.
+The lengths at which it is asked lie on both sides of each number that those nodes hold, so a band such as
+query - key < 4096 is never taken for a causal mask. Where that is too long to run, nothing is claimed of the mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
+import numpy as np
+import onnx
 import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
 
-from .graph import constant, made_by, sizes
+from ...models.signature import Array, Signature
+from ..artifact import graph_signature
+from .graph import constant, sizes
 
 Kind = Literal["real", "causal"]
+
+USUAL = ((1, 0), (2, 0), (12, 0), (1, 1), (1, 11), (3, 9))  # new tokens and past ones
+PAST_IT = 8  # tokens by which a length is longer than a number, so that < and ≤, of gaps and of counts, differ there
+LEAST = 4 + PAST_IT  # shorter ones are those of numbers that the usual lengths are past
+MANY = 16  # lengths at which a mask may change; where there are more, it is not asked
+LARGEST = 2**25  # elements of a mask, beyond which it is not run
+CONSTANTS = 2**26  # bytes of the constants that it is made from, the same
+SHORT = 64  # elements of a constant that is read for numbers; a longer one is a table
+HIDDEN = -1e30  # a number that hides a key, when it is added to a score
 
 
 @dataclass(frozen=True)
 class Mask:
-    """`padding` is the input (B, t) that says which keys are real."""
+    """`padding` is the input (B, t) that says which keys are real, None where all are; `rank` that of the mask.
+
+    `bounded`: in a padded batch too, each token sees some key, and none behind it.
+    """
 
     kind: Kind
-    padding: ir.Value
+    padding: ir.Value | None
+    rank: int
+    bounded: bool
+
+
+Read = Callable[[ir.Value | None], Mask | None]
 
 
 def read(value: ir.Value | None) -> Mask | None:
-    """What a boolean mask (B, 1, m, t) says; None where it is of another kind."""
-    padding = _real(value)
-    if padding is not None:
-        return Mask("real", padding)
-    either = made_by(value, "Or")
-    if either is not None:  # a token sees itself, also where it is padding
-        value = next((other for one, other in _orders(either) if _gap(one, "Equal")), None)
-    padding = _bounded(value)
-    return None if padding is None else Mask("causal", padding)
-
-
-def _bounded(value: ir.Value | None) -> ir.Value | None:
-    """real ∧ gap ≥ 0 → the padding input."""
-    both = made_by(value, "And")
-    if both is None:
+    """What a boolean mask says, or one that is added to scores; None where it is of another kind, or cannot be run."""
+    graph = None if value is None else value.graph
+    if value is None or not isinstance(graph, ir.Graph) or value.is_graph_input():
         return None
-    return next((_real(one) for one, other in _orders(both) if _real(one) and _gap(other, "GreaterOrEqual")), None)
+    inputs = [one for one in graph.inputs if not one.is_initializer()]
+    question = Question(ir.convenience.extract(graph, inputs, [value]))
+    if not question.possible:
+        return None
+    asked = question.padding
+    return question.answer(None if asked is None else next(one for one in inputs if one.name == asked.name))
 
 
-def _real(value: ir.Value | None) -> ir.Value | None:
-    """Expand(Cast(Unsqueeze(input))), Cast and Unsqueeze in any order → the input (B, t)."""
-    expand = made_by(value, "Expand")
-    inner = value if expand is None else expand.inputs[0]
-    seen = set()
-    while (node := made_by(inner, "Cast", "Unsqueeze")) is not None:
-        seen.add(node.op_type)
-        inner = node.inputs[0]
-    spread = sizes(value if expand is None else expand.inputs[0])
-    given = inner is not None and inner.is_graph_input() and len(sizes(inner)) == 2 and seen == {"Cast", "Unsqueeze"}
-    return inner if given and len(spread) == 4 and spread[1:3] == (1, 1) else None
+class Question:
+    """The nodes that make one mask, as a graph of their own."""
+
+    def __init__(self, part: ir.Graph) -> None:
+        self._part = part
+        reads = [one for one in part.inputs if any(user.op_type != "Shape" for user, _ in one.uses())]
+        self.padding = reads[0] if len(reads) == 1 else None
+        stored = sum(value.const_value.nbytes for value in part.initializers.values() if value.const_value)
+        of_rows = all(
+            one.dtype is not None and not one.dtype.is_floating_point() and len(sizes(one)) == 2 for one in reads
+        )
+        known = all(one.shape is not None for one in part.inputs) and all(
+            node.domain in ("", "ai.onnx") for node in part
+        )
+        self.possible = len(reads) <= 1 and of_rows and known and stored <= CONSTANTS and len(self._lengths) <= MANY
+
+    def answer(self, padding: ir.Value | None) -> Mask | None:
+        """What the mask says at all sizes that matter; None where that is nothing, or two things, or too few ran."""
+        kinds: set[Kind] = {"real", "causal"}
+        tokens, total, rank, bounded = 0, 0, 0, True
+        for length, past in self._tries():
+            for real in self._paddings(length + past):
+                mask = self._run(length, past, real)
+                if mask is None:
+                    continue
+                kinds &= _kinds(mask, length, real)
+                if not kinds:
+                    return None
+                tokens, total, rank = max(tokens, length), max(total, length + past), mask.ndim
+                bounded &= _bounded(mask, length)
+        asked = tokens > 1 and total >= max(self._lengths, default=0)
+        return Mask(kinds.pop(), padding, rank, bounded) if asked and len(kinds) == 1 else None
+
+    @cached_property
+    def _lengths(self) -> set[int]:
+        """Lengths at which a mask shows what it is: some past each whole number of its nodes, and the end of a table."""
+        values = [*self._part.initializers.values(), *(out for node in self._part for out in node.outputs)]
+        arrays = [array for value in values if (array := constant(value)) is not None and array.dtype.kind in "iuf"]
+        short = [x for array in arrays if array.size <= SHORT for x in array.flat if np.isfinite(x) and x == int(x)]
+        found = {abs(int(x)) + PAST_IT for x in short} | {size for a in arrays if a.size > SHORT for size in a.shape}
+        return {length for length in found if LEAST <= length <= 2**31}
+
+    @cached_property
+    def _model(self) -> onnx.ModelProto:
+        return ir.to_proto(ir.Model(self._part, ir_version=10))
+
+    @cached_property
+    def _signature(self) -> Signature:
+        return graph_signature(self._model.graph)
+
+    @cached_property
+    def _evaluator(self) -> ReferenceEvaluator:
+        return ReferenceEvaluator(self._model)
+
+    def _tries(self) -> Iterator[tuple[int, int]]:
+        """New tokens and past ones."""
+        cached = any("past" in axis.lower() for axis in self._signature.axes)
+        further = [size for n in sorted(self._lengths) for size in ((n, 0), (1, n - 1), (2, n - 2))]
+        yield from ((length, past) for length, past in (*USUAL, *further) if cached or not past)
+
+    def _paddings(self, total: int) -> Iterator[Array]:
+        """Which keys are real in two rows: all, and some where the mask asks."""
+        yield np.ones((2, total), np.bool_)
+        if self.padding is not None:
+            some = np.random.default_rng(total).random((2, total)) < 0.5
+            some[:, -1] = True
+            yield some
+
+    def _run(self, length: int, past: int, real: Array) -> Array | None:
+        """The mask; None where these sizes are too large or do not go, in the graph or for its mask."""
+        total = length + past
+        if length * total > LARGEST:
+            return None
+        at = self._signature.sizes(batch=len(real), length=length, past=past)
+        nothing = np.zeros((), np.int8)  # one number seen as many: only shapes are asked for
+        try:
+            feeds = {
+                spec.name: np.broadcast_to(nothing.astype(spec.dtype), spec.resolve(at))
+                for spec in self._signature.inputs
+            }
+            if self.padding is not None:
+                name = str(self.padding.name)
+                feeds[name] = real.astype(feeds[name].dtype).reshape(feeds[name].shape)
+            with np.errstate(all="ignore"):
+                mask: Array = self._evaluator.run(None, feeds)[0]
+            fits = np.broadcast_shapes(mask.shape, (len(real), 1, length, total))[2:] == (length, total)
+        except Exception:  # the reference raises what NumPy does
+            return None
+        return mask if fits else None
 
 
-def _gap(value: ir.Value | None, comparison: str) -> bool:
-    """gap ≥ 0 or gap = 0, where gap counts from each key to each query: the queries are the last of the keys."""
-    node = made_by(value, comparison)
-    zero = constant(node.inputs[1]) if node is not None else None
-    if node is None or zero is None or zero.size != 1 or zero.item() != 0:
-        return False
-    gap = made_by(node.inputs[0], "Sub")
-    if gap is None:
-        return False
-    query, key = made_by(gap.inputs[0], "Unsqueeze"), gap.inputs[1]
-    axes = None if query is None else constant(query.inputs[1])
-    if query is None or axes is None or axes.tolist() not in ([1], [-1], 1, -1) or not _counts(key):
-        return False
-    index = query.inputs[0]
-    if index is key:
-        return True
-    tail = made_by(index, "Slice")
-    return tail is not None and tail.inputs[0] is key and _runs_to_the_end(tail)
+def _integers(value: ir.Value) -> bool:
+    return value.dtype is not None and not value.dtype.is_floating_point()
 
 
-def _counts(value: ir.Value | None) -> bool:
-    """0, 1, 2, …"""
-    node = made_by(value, "Range")
-    return node is not None and [_number(value) for value in (node.inputs[0], node.inputs[2])] == [0, 1]
+def _kinds(mask: Array, length: int, real: Array) -> set[Kind]:
+    """What a mask of two rows with these real keys may be."""
+    seen = _seen(mask)
+    if mask.ndim not in (2, 4) or (seen is not mask and not (seen | (mask <= HIDDEN)).all()):
+        return set()
+    found: set[Kind] = {"real"} if (seen == real[:, None, None]).all() else set()
+    causal = _causal(length, real.shape[1])
+    if not real.all() or (seen.shape[-2:] == causal.shape and (seen == causal).all()):
+        found.add("causal")
+    return found
 
 
-def _runs_to_the_end(tail: ir.Node) -> bool:
-    end, step = _number(tail.inputs[2]), 1 if len(tail.inputs) < 5 else _number(tail.inputs[4])
-    return end is not None and end >= 2**31 - 1 and step == 1
+def _bounded(mask: Array, length: int) -> bool:
+    seen = _seen(mask)
+    return bool(seen.any(-1).all()) and not (seen & ~_causal(length, seen.shape[-1])).any()
 
 
-def _number(value: ir.Value | None) -> float | None:
-    found = constant(value)
-    return None if found is None or found.size != 1 else found.item()
+def _seen(mask: Array) -> Array:
+    return mask if mask.dtype == np.bool_ else mask == 0
 
 
-def _orders(node: ir.Node) -> Iterator[tuple[ir.Value | None, ir.Value | None]]:
-    """Both operands, and both again the other way round."""
-    first, second = node.inputs
-    yield first, second
-    yield second, first
+def _causal(length: int, total: int) -> Array:
+    """The keys up to each of the last queries (n, t)."""
+    index = np.arange(total)
+    return index <= index[total - length :, None]

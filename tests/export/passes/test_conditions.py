@@ -38,28 +38,50 @@ def read(compare: str = "GreaterOrEqual", bound: int = 0, last: str = "Or (bound
     return masks.read(model.graph.outputs[0])
 
 
-@pytest.mark.parametrize("last", ["Or (bounded, self)", "Or (self, bounded)", "And (before, real)"])
-def test_a_causal_mask_is_read(last: str) -> None:
-    found = read(last=last)
+@pytest.mark.parametrize(
+    ("written", "bounded"),
+    [
+        ({"last": "Or (bounded, self)"}, True),
+        ({"last": "Or (self, bounded)"}, True),
+        ({"last": "And (before, real)"}, False),  # a row of padding sees nothing
+        ({"bound": 1}, True),  # the token itself is added again
+        ({"last": "Or (before, self)"}, True),  # padding is seen
+    ],
+)
+def test_a_causal_mask_is_known_however_it_is_written(written: dict[str, str | int], bounded: bool) -> None:
+    found = read(**written)  # type: ignore[arg-type]
     assert found is not None
-    assert (found.kind, found.padding.name) == ("causal", "attention_mask")
+    assert (found.kind, found.bounded) == ("causal", bounded)
 
 
-def test_a_mask_of_real_keys_is_read() -> None:
+def test_the_input_that_says_what_is_padding_is_found() -> None:
+    found = read()
+    assert found is not None
+    assert found.padding is not None
+    assert found.padding.name == "attention_mask"
+
+
+def test_a_mask_of_real_keys_is_known() -> None:
     found = read(last="Expand (bools, target)")
     assert found is not None
     assert found.kind == "real"
 
 
+@pytest.mark.parametrize("bound", [3, 4, 11, 600, 60_000])
+def test_a_band_is_not_taken_for_a_causal_mask_however_wide(bound: int) -> None:
+    """Its end shows at lengths that are run, or, where that would be too much, nothing is claimed."""
+    band = {"compare": "LessOrEqual", "bound": bound, "last": "And (bounded, behind)"}
+    behind = "behind = GreaterOrEqual (gap, zero)\n  mask ="
+    text = MASK.replace("COMPARE", band["compare"]).replace("BOUND", str(bound)).replace("LAST", band["last"])
+    model = ir.from_proto(shape_inference.infer_shapes(parser.parse_model(text.replace("mask =", behind))))
+    assert masks.read(model.graph.outputs[0]) is None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"bound": 1},
         {"bound": -1},
-        {"compare": "Greater"},
         {"compare": "LessOrEqual"},
-        {"last": "Or (before, self)"},
-        {"last": "Or (bounded, before)"},
         {"last": "Xor (bounded, self)"},
         {"last": "And (bounded, self)"},
     ],
