@@ -12,7 +12,6 @@ import onnx_ir as ir
 
 from ..export.passes.gqa import LONG
 from ..export.passes.grouped import WORTH
-from ..export.source import Source
 from ..models.signature import PAST, Array, Padding, Signature
 from ..runtimes.base import RuntimeFailure
 from ..runtimes.reference import Float64Graph
@@ -25,9 +24,9 @@ ROWS: tuple[tuple[int, Padding], ...] = ((1, "none"), (3, "none"), (3, "left"), 
 LARGEST = 2**30  # bytes of float32 weights, beyond which two graphs in float64 are too much to ask of an export
 
 
-def prover(source: Source) -> Any:
+def prover(weight_bytes: int | None) -> Any:
     """What an export proves its passes with: signature → proof; None for weights that are too large."""
-    return Proof if (source.weight_bytes() or 0) <= LARGEST else None
+    return Proof if (weight_bytes or 0) <= LARGEST else None
 
 
 class Proof:
@@ -62,18 +61,19 @@ class Proof:
                 yield f"{words}, {padding} padding", feeds, graph.run(feeds)
 
     def _shapes(self) -> Iterator[tuple[dict[str, int], Padding]]:
-        axes = self._signature.axes
+        cached = any("past" in axis for axis in self._signature.axes)
         limits = [spec.limit for spec in self._signature.inputs if spec.name == "position_ids" and spec.limit]
-        pasts = PASTS if "past" in axes else (0,)
+        pasts = PASTS if cached else (0,)
         usual = [(length, past, row) for length, past, row in product(LENGTHS, pasts, ROWS)]
         long_ones = [(*long, ROWS[0]) for long in (*LONG_ONES, *self._long_pasts())]
         for length, past, (batch, padding) in usual + long_ones:
             if all(length + past <= limit for limit in limits):
-                yield {axis: past if axis == "past" else length for axis in axes} | {"batch": batch}, padding
+                yield self._signature.sizes(batch=batch, length=length, past=past), padding
 
     def _long_pasts(self) -> Iterator[tuple[int, int]]:
         """One token on both sides of the past from which groups are rows: of so many numbers in a layer's keys."""
         caches = [spec.shape for spec in self._signature.inputs if spec.name.startswith(PAST)]
-        widths = {prod(size for size in shape if isinstance(size, int)) for shape in caches if "past" in shape}
+        cached = [shape for shape in caches if any("past" in str(dim) for dim in shape)]
+        widths = {prod(size for size in shape if isinstance(size, int)) for shape in cached}
         for width in widths:
             yield from ((1, WORTH // width - 1), (1, WORTH // width))

@@ -94,7 +94,7 @@ def tune(
     with whole(folder) as part:
         work = part / "work"
         graphs = {
-            target: export(source, phase, work / target, target=target, prove=prover(source)).folder
+            target: export(source, phase, work / target, target=target, prove=prover(source.weight_bytes())).folder
             for target in ("portable", RUNTIME)
         }
         truth = work / "truth.npz"

@@ -59,10 +59,9 @@ def export(
         "max_drift": max_drift,
     }
     if source.kind == "file":
-        traced = {"--for": target is not Target.portable, "--last-logits": last_logits}
-        for option in (option for option, given in traced.items() if given):
-            fail(f"{model}: is a graph already: {option} is for models that are traced")
-        _adopt(Path(source.name), output, dtype, quantisation, external=external_data, force=force)
+        if last_logits:
+            fail(f"{model}: is a graph already: --last-logits is for models that are traced")
+        _adopt(Path(source.name), output, dtype, target, quantisation, external=external_data, force=force)
         return
     from ..export.cache import export as run
 
@@ -70,7 +69,7 @@ def export(
         source,
         phase,
         output,
-        prove=lambda: _prover(source),
+        prove=lambda: _prover(source.weight_bytes()),
         keep=cache,
         opset=opset,
         dtype=dtype.value,
@@ -85,21 +84,36 @@ def export(
 
 
 def _adopt(
-    file: Path, output: Path, dtype: Dtype, quantisation: dict[str, Any], *, external: bool, force: bool
+    file: Path,
+    output: Path,
+    dtype: Dtype,
+    target: Target,
+    quantisation: dict[str, Any],
+    *,
+    external: bool,
+    force: bool,
 ) -> None:
-    """An .onnx that is there already, as it is or in another precision."""
+    """An .onnx that is there already, as it is, with fused operators, or in another precision."""
     from ..export.adoption import adopt_file
     from ..export.finish import derive
     from ..export.precision import Quantisation
 
-    if dtype is Dtype.fp32:
+    if dtype is Dtype.fp32 and target is Target.portable:
         _report(adopt_file(file, output, force=force), "adopted")
         return
     with TemporaryDirectory(prefix="isorun-") as folder:
         adopted = adopt_file(file, Path(folder) / "adopted")
-        options = Quantisation(**quantisation)
-        artifact = derive(adopted, dtype.value, output, options=options, external=external, force=force)
-        _report(artifact, f"adopted in {dtype.value}")
+        artifact = derive(
+            adopted,
+            dtype.value,
+            output,
+            target=target.value,
+            prove=_prover(adopted.sizes["file_bytes"]),
+            options=Quantisation(**quantisation),
+            external=external,
+            force=force,
+        )
+        _report(artifact, f"adopted in {dtype.value} for {target.value}")
 
 
 def _refuse_drift(dtype: Dtype, max_drift: float) -> None:
@@ -112,11 +126,11 @@ def _refuse_drift(dtype: Dtype, max_drift: float) -> None:
         fail(f"export: {error}")
 
 
-def _prover(source: Any) -> Any:
+def _prover(weight_bytes: int | None) -> Any:
     """What fused graphs are held to; it brings torch, so only where something is made."""
     from ..bench.proof import prover
 
-    return prover(source)
+    return prover(weight_bytes)
 
 
 def _report(artifact: ExportedModel, how: str) -> None:

@@ -73,6 +73,7 @@ def export(
         notes = [] if stream else check(model, module, guards, source.name, allowed=allow_specialised)
         notes += apply(model, target, None if prove is None or stream else prove(module.signature))
         settings = {"dtype": dtype, "external": external, "options": options}
+        opset = model.opset_imports[""]  # a pass may have raised it
         fields = {"phase": phase, "opset": opset, "source": source, "target": target, "notes": notes}
         fields |= {"session": session(target) | exact(dtype), "aliases": aliases(model)}
         _write(model, module, part, began, settings, fields)

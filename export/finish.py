@@ -18,7 +18,8 @@ import onnx
 import onnx_ir as ir
 
 from ..models.phases import PhaseModule
-from ..models.signature import Array
+from ..models.signature import Array, Signature
+from . import passes
 from .artifact import MODEL, ArtifactError, ExportedModel, graph_signature, sha256
 from .folder import whole
 from .outputs import outputs64
@@ -156,11 +157,13 @@ def derive(
     dtype: str,
     folder: Path,
     *,
+    target: str = "portable",
+    prove: Callable[[Signature], passes.Prove] | None = None,
     options: Quantisation = DEFAULT,
     external: bool = False,
     force: bool = False,
 ) -> ExportedModel:
-    """The same graph in another precision, made from the float32 one without tracing it again.
+    """The same graph in another precision or for another target, made from the float32 one without tracing it again.
 
     Raises:
         ArtifactError: the artifact is not float32, or the folder is in use.
@@ -172,6 +175,7 @@ def derive(
     original = of_file(artifact) if artifact.source.kind == "file" else of_module(artifact.module())
     with whole(folder, force=force) as part:
         model = ir.load(artifact.model_path)
+        notes = passes.apply(model, target, None if prove is None else prove(artifact.signature()))
         try:
             fields = finish(model, original, part, dtype=dtype, options=options, external=external)
         except ValueError as error:
@@ -179,10 +183,12 @@ def derive(
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
             reason = f"the ONNX checker refuses it in {dtype}: {refusal(error)}"
             raise ExportError(f"{artifact.source.name}: {reason}") from error
-        notes = (*artifact.notes, *fields.pop("notes"))
-        fields["session"] = {**artifact.session, **session(dtype)}
+        fields["notes"] = (*artifact.notes, *notes, *fields["notes"])
+        fields["session"] = {**artifact.session, **passes.session(target), **session(dtype)}
+        if target != "portable":
+            fields |= {"target": target, "opset": model.opset_imports[""], "aliases": passes.aliases(model)}
         seconds = round(time.perf_counter() - began, 3)
-        replace(artifact, folder=part, notes=notes, seconds=seconds, model=MODEL, **fields).write_manifest()
+        replace(artifact, folder=part, seconds=seconds, model=MODEL, **fields).write_manifest()
     return ExportedModel.open(folder)
 
 

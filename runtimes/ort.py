@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..export.machine import saturates
 from .base import Placement, RuntimeFailure, one_line
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 WHEELS = ("onnxruntime", "onnxruntime-gpu")
 # What a manifest may ask of a session: it comes from outside, and others of ONNX Runtime's options write or load files.
 SWITCHES = ("enable_cpu_mem_arena", "enable_mem_pattern")
-ENTRIES = ("session.intra_op.allow_spinning", "session.set_denormal_as_zero", "session.x64quantprecision")
+EXACT_INT8 = "session.x64quantprecision"  # products without saturation, slow where the processor has them anyway
+ENTRIES = ("session.intra_op.allow_spinning", "session.set_denormal_as_zero", EXACT_INT8)
 
 
 def wheels() -> list[str]:
@@ -189,14 +191,15 @@ def configure(options: Any, session: Mapping[str, str], onnxruntime: Any) -> lis
 
     Names are those of ONNX Runtime: `SWITCHES` are attributes of SessionOptions and `ENTRIES` configuration entries,
     both "0" or "1"; `disabled_optimizers` are names, and `graph_optimization_level` is one of its own: ORT_DISABLE_ALL,
-    ORT_ENABLE_BASIC, … .
+    ORT_ENABLE_BASIC, … . `EXACT_INT8` is left out where the processor does not need it.
 
     Raises:
         RuntimeFailure: any other option, or another value.
     """
     for name, value in session.items():
         if name in ENTRIES and value in ("0", "1"):
-            options.add_session_config_entry(name, value)
+            if name != EXACT_INT8 or saturates():
+                options.add_session_config_entry(name, value)
         elif name in SWITCHES and value in ("0", "1"):
             setattr(options, name, value == "1")
         elif name == "graph_optimization_level" and hasattr(onnxruntime.GraphOptimizationLevel, value):

@@ -36,8 +36,9 @@ class Columns:
     key: ir.Value
 
 
-def apply(graph: ir.Graph) -> str:
+def apply(model: ir.Model) -> str:
     """Rewrite every Attention to all real keys; says how many, or why none."""
+    graph = model.graph
     nodes = [node for node in graph if node.op_type == "Attention" and node.domain == ""]
     read = cache(masks.read)
     sites = [site for node in nodes if (site := _site(node, read)) is not None]

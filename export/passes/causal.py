@@ -30,8 +30,9 @@ from .gqa import Kernel, Site
 from .graph import attribute, made_by, plain, sizes
 
 
-def apply(graph: ir.Graph) -> str:
-    """Rewrite every causal Attention of a graph; says how many, or why none."""
+def apply(model: ir.Model) -> str:
+    """Rewrite every causal Attention of a model; says how many, or why none."""
+    graph = model.graph
     nodes = [node for node in graph if node.op_type == "Attention" and node.domain == ""]
     read = cache(masks.read)
     sites = [site for node in nodes if (site := _site(node, read)) is not None]

@@ -80,9 +80,10 @@ class Kernel:
         """Whether all keys are real; and if not, the mask, as a bias where the kernel is told of it."""
         real = write("Cast", write("Cast", padding, to=ir.DataType.BOOL), to=ir.DataType.INT32)
         self._full = write("Cast", write("ReduceMin", real, keepdims=0), to=ir.DataType.BOOL)
-        as_bias = bounded and mask.dtype == ir.DataType.BOOL
+        choice = mask.dtype == ir.DataType.BOOL
+        as_bias = bounded and choice
         made = branch(f"{name}.mask", lambda inside: [_bias(inside, mask) if as_bias else inside("Identity", mask)])
-        empty: Array = np.zeros((1, 1, 1, 1), np.bool_ if mask.dtype == ir.DataType.BOOL and not as_bias else np.float32)
+        empty: Array = np.zeros((1, 1, 1, 1), np.bool_ if choice and not as_bias else np.float32)
         nothing = branch(f"{name}.none", lambda inside: [inside.constant(empty)])
         self._mask, self._made = mask, made
         self._padded = write("If", self._full, then_branch=nothing, else_branch=made)

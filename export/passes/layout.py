@@ -14,8 +14,9 @@ import onnx_ir as ir
 from .graph import gathers_heads, replace
 
 
-def apply(graph: ir.Graph) -> str:
+def apply(model: ir.Model) -> str:
     """Remove the round trips; says how many."""
+    graph = model.graph
     count = 0
     for node in list(graph):
         inner = node.op_type == "Reshape" and node.domain == "" and not node.outputs[0].is_graph_output()

@@ -33,7 +33,8 @@ PAST_IT = 8  # tokens by which a length is longer than a number, so that < and â
 LEAST = 4 + PAST_IT  # shorter ones are those of numbers that the usual lengths are past
 MANY = 16  # lengths at which a mask may change; where there are more, it is not asked
 LARGEST = 2**25  # elements of a mask, beyond which it is not run
-CONSTANTS = 2**26  # bytes of the constants that it is made from, the same
+CONSTANTS = 2**29  # bytes of the constants that are needed to run it, the same
+NODES = 300  # the same
 SHORT = 64  # elements of a constant that is read for numbers; a longer one is a table
 HIDDEN = -1e30  # a number that hides a key, when it is added to a score
 
@@ -72,7 +73,8 @@ class Question:
 
     def __init__(self, part: ir.Graph) -> None:
         self._part = part
-        reads = [one for one in part.inputs if any(user.op_type != "Shape" for user, _ in one.uses())]
+        self._matter = _values(part.outputs[0])
+        reads = [one for one in part.inputs if one in self._matter]
         self.padding = reads[0] if len(reads) == 1 else None
         stored = sum(value.const_value.nbytes for value in part.initializers.values() if value.const_value)
         of_rows = all(
@@ -102,11 +104,10 @@ class Question:
 
     @cached_property
     def _lengths(self) -> set[int]:
-        """Lengths at which a mask shows what it is: some past each whole number of its nodes, and the end of a table."""
-        values = [*self._part.initializers.values(), *(out for node in self._part for out in node.outputs)]
-        arrays = [array for value in values if (array := constant(value)) is not None and array.dtype.kind in "iuf"]
-        short = [x for array in arrays if array.size <= SHORT for x in array.flat if np.isfinite(x) and x == int(x)]
-        found = {abs(int(x)) + PAST_IT for x in short} | {size for a in arrays if a.size > SHORT for size in a.shape}
+        """Lengths at which a mask shows what it is: past each whole number of its nodes, and the end of a table."""
+        arrays = [array for value in self._matter if (array := constant(value)) is not None]
+        short = [x for array in arrays if _few(array) for x in array.flat if np.isfinite(x) and x == int(x)]
+        found = {abs(int(x)) + PAST_IT for x in short} | {size for a in arrays if not _few(a) for size in a.shape}
         return {length for length in found if LEAST <= length <= 2**31}
 
     @cached_property
@@ -115,7 +116,7 @@ class Question:
 
     @cached_property
     def _signature(self) -> Signature:
-        return graph_signature(self._model.graph)
+        return graph_signature(onnx.GraphProto(input=self._model.graph.input))  # the mask may be of no declared type
 
     @cached_property
     def _evaluator(self) -> ReferenceEvaluator:
@@ -151,11 +152,30 @@ class Question:
                 name = str(self.padding.name)
                 feeds[name] = real.astype(feeds[name].dtype).reshape(feeds[name].shape)
             with np.errstate(all="ignore"):
-                mask: Array = self._evaluator.run(None, feeds)[0]
+                mask = np.asarray(self._evaluator.run(None, feeds)[0])  # type: ignore[index]
             fits = np.broadcast_shapes(mask.shape, (len(real), 1, length, total))[2:] == (length, total)
         except Exception:  # the reference raises what NumPy does
             return None
         return mask if fits else None
+
+
+def _values(mask: ir.Value) -> set[ir.Value]:
+    """What a mask is made from: all values before it, but not what is asked for its shape alone."""
+    found: set[ir.Value] = set()
+    pending = [mask]
+    while pending:
+        value = pending.pop()
+        if value not in found:
+            found.add(value)
+            node = value.producer()
+            before = () if node is None or node.op_type in ("Shape", "Size") else node.inputs
+            pending.extend(one for one in before if one is not None)
+    return found
+
+
+def _few(array: Array) -> bool:
+    """Numbers, and no table."""
+    return array.size <= SHORT and array.dtype.kind in "iuf"
 
 
 def _integers(value: ir.Value) -> bool:

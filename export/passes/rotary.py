@@ -22,8 +22,9 @@ from .graph import Writer, attribute, made_by, replace, sizes, unspread
 OPSET = 23
 
 
-def apply(graph: ir.Graph) -> str:
+def apply(model: ir.Model) -> str:
     """Rewrite every rotation by halves; says how many, or why none."""
+    graph = model.graph
     if graph.opset_imports.get("", 0) < OPSET:
         return f"not applied: RotaryEmbedding is of opset {OPSET}"
     tables: dict[ir.Value, ir.Value] = {}

@@ -44,6 +44,6 @@ def test_a_graph_that_does_not_run_is_no_proof(gpt2: tuple[ir.Model, Proof]) -> 
 
 
 def test_models_that_are_too_large_are_not_proved() -> None:
-    assert prover(Source("preset", "llama-7b", "tiny")) is Proof
-    assert prover(Source("preset", "llama-7b", "full")) is None
+    assert prover(Source("preset", "llama-7b", "tiny").weight_bytes()) is Proof
+    assert prover(Source("preset", "llama-7b", "full").weight_bytes()) is None
     assert (Source("preset", "llama-7b", "full").weight_bytes() or 0) > LARGEST

@@ -84,7 +84,7 @@ class Exports:
         folder = self._root / "-".join((name.replace(":", "."), phase, size, str(opset), target, dtype))
         if not folder.exists():
             source = Source("module", name) if ":" in name else Source("preset", name, size)
-            export(source, phase, folder, opset=opset, target=target, dtype=dtype, prove=prover(source))
+            export(source, phase, folder, opset=opset, target=target, dtype=dtype, prove=prover(source.weight_bytes()))
         return folder
 
 

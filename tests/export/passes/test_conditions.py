@@ -93,9 +93,9 @@ def test_other_masks_are_not_taken_for_causal(wrong: dict[str, str | int]) -> No
 # Conditions of the smaller passes
 
 
-def graph(body: str, inputs: str, outputs: str, constants: str = "") -> ir.Graph:
+def model(body: str, inputs: str, outputs: str, constants: str = "") -> ir.Model:
     text = f'<ir_version: 10, opset_import: ["" : 23]> graph ({inputs}) => ({outputs}) <{constants}> {{ {body} }}'
-    return ir.from_proto(shape_inference.infer_shapes(parser.parse_model(text))).graph
+    return ir.from_proto(shape_inference.infer_shapes(parser.parse_model(text)))
 
 
 ROTATION = """
@@ -119,9 +119,9 @@ NAMED = "cos = Identity (c)  sin = Identity (s) "
     ],
 )
 def test_rotations_by_halves_alone_become_rotary_embedding(body: str, batch: str, applied: bool) -> None:
-    found = graph(NAMED + body, TABLES.format(batch), "float[B, 4, n, 8] y")
+    found = model(NAMED + body, TABLES.format(batch), "float[B, 4, n, 8] y")
     assert rotary.apply(found).startswith("applied to 1") == applied
-    assert any(node.op_type == "RotaryEmbedding" for node in found) == applied
+    assert any(node.op_type == "RotaryEmbedding" for node in found.graph) == applied
 
 
 ROUND_TRIP = """
@@ -140,5 +140,5 @@ z = Relu (y)
 def test_layouts_cancel_only_where_nothing_changes(flat: str, perm: str, applied: bool) -> None:
     body = ROUND_TRIP.replace("second = Transpose <perm = [0, 2, 1, 3]>", f"second = Transpose <perm = [{perm}]>")
     constants = f"int64[4] heads = {{0, 0, 4, 8}}, int64[3] flat = {{{flat}}}"
-    found = graph(body, "float[2, 4, 32] x", "float[p, q, r] z", constants)
+    found = model(body, "float[2, 4, 32] x", "float[p, q, r] z", constants)
     assert layout.apply(found).startswith("applied to 1") == applied

@@ -1,0 +1,286 @@
+"""Attention that an exporter took apart becomes the standard operator again, for the passes that follow.
+
+    before    q (·c) ─▶ MatMul (·c) (+ mask) ─▶ Softmax ─▶ MatMul ─▶ y
+              k (repeated, transposed, ·c) ┘                  │
+              v (repeated) ───────────────────────────────────┘
+
+    after     q·c·c, k, v, mask ─▶ Attention(scale 1) ─▶ y
+
+That is how every exporter writes it below opset 23, and attention that a model writes out itself at any. Between the
+products and k or v stand only products with numbers, transpositions, and heads that are repeated for their group; how
+each exporter writes these differs, so the shapes of all of them are observed in two runs, and what they do is left to
+the proof: without one the pass is not applied.
+
+Condition: the mask is one that `causal` or `bidirectional` takes, and keys and values are four-dimensional somewhere on
+the way. The graph is raised to opset 23, which the kernels' ONNX Runtime has in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import onnx_ir as ir
+
+from ..artifact import graph_signature
+from ..precision.evaluate import Unevaluable, evaluate
+from . import masks
+from .graph import SWAP, Writer, attribute, constant, made_by, sizes
+
+OPSET = 23
+NUMBERS = ("Mul", "Div")
+LAYOUTS = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Identity", "Cast")
+NOTHING = ("Identity", "Cast", "Dropout")  # between floats of one type, and in inference
+# Two runs, all of whose sizes differ: a dimension that does too is free, and its pair of sizes says which.
+RUNS = ({"batch": 2, "length": 5, "past": 11}, {"batch": 3, "length": 7, "past": 13})
+Shape = tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a product with the outcome of a softmax is made of.
+
+    `queries`, `keys` and `values` are what could be q, k and v, the nearest to the product first; `numbers` are the
+    operators and numbers that scale the scores; `hides` says that the mask is true where a key is hidden.
+    """
+
+    product: ir.Node
+    queries: tuple[ir.Value, ...]
+    keys: tuple[ir.Value, ...]
+    values: tuple[ir.Value, ...]
+    numbers: tuple[tuple[str, ir.Value], ...]
+    mask: ir.Value | None
+    hides: bool
+
+
+def apply(model: ir.Model) -> str:
+    """Rewrite every attention that is written out; says how many, or why none."""
+    if not _all(model.graph):
+        return "not applied: no softmax stands between two products"
+    below = model.graph.opset_imports.get("", 0)
+    if below < OPSET:
+        _raise(model)
+    if model.graph.opset_imports.get("", 0) < OPSET:
+        return f"not applied: opset {below} cannot be raised to {OPSET}"
+    found = _all(model.graph)
+    try:
+        shapes = _observed(model, found)
+    except (Unevaluable, KeyError) as error:
+        return f"not applied: the shapes on the way cannot be observed: {error}"
+    read = cache(masks.read)
+    count = 0
+    for one in found:
+        count += _rewrite(model.graph, one, shapes, read, f"attention.{count}")
+    if not count:
+        return f"not applied: none of {len(found)} softmaxes has a mask and heads that fused attention takes"
+    raised = f", raised from opset {below} to {OPSET}" if below < OPSET else ""
+    return f"applied to {count} of {len(found)} softmaxes{raised}"
+
+
+def _all(graph: ir.Graph) -> list[Found]:
+    return [one for node in graph if (one := _found(node)) is not None]
+
+
+def _found(product: ir.Node) -> Found | None:
+    """Read backwards from a product, or None."""
+    if product.op_type != "MatMul" or product.domain not in ("", "ai.onnx"):
+        return None
+    softmax = made_by(_guarded(product.inputs[0]), "Softmax")
+    if softmax is None or attribute(softmax, "axis", -1) not in (-1, 3):
+        return None
+    for scores, mask, hides in _masked(_plain(softmax.inputs[0])):
+        after, scaled = _scaled(scores)
+        first = made_by(scaled, "MatMul")
+        if first is None:
+            continue
+        before, query = _scaled(first.inputs[0])
+        numbers, keys = _way(first.inputs[1])
+        queries, values = _way(query)[1], _way(product.inputs[1])[1]
+        return Found(product, queries, keys, values, (*before, *numbers, *after), mask, hides)
+    return None
+
+
+def _plain(value: ir.Value | None) -> ir.Value | None:
+    while (node := made_by(value, *NOTHING)) is not None:
+        value = node.inputs[0]
+    return value
+
+
+def _guarded(value: ir.Value | None) -> ir.Value | None:
+    """Without the guard against rows in which nothing is seen: Where(IsNaN(x), 0, x)."""
+    value = _plain(value)
+    guard = made_by(value, "Where")
+    asked = None if guard is None else made_by(guard.inputs[0], "IsNaN")
+    if guard is None or asked is None or asked.inputs[0] is not guard.inputs[2]:
+        return value
+    return _plain(guard.inputs[2])
+
+
+def _masked(value: ir.Value | None) -> Iterator[tuple[ir.Value | None, ir.Value | None, bool]]:
+    """What the scores without their mask could be, the mask, and whether it says what is hidden."""
+    added, chosen = made_by(value, "Add"), made_by(value, "Where")
+    if added is not None:
+        yield added.inputs[0], added.inputs[1], False
+        yield added.inputs[1], added.inputs[0], False
+    elif chosen is not None:
+        seen, one, other = chosen.inputs
+        if _lowest(other):
+            yield one, seen, False
+        if _lowest(one):
+            yield other, seen, True
+    else:
+        yield value, None, False
+
+
+def _lowest(value: ir.Value | None) -> bool:
+    number = constant(value)
+    return number is not None and number.size == 1 and number.item() <= masks.HIDDEN
+
+
+def _scaled(value: ir.Value | None) -> tuple[tuple[tuple[str, ir.Value], ...], ir.Value]:
+    """The numbers that a value was multiplied with or divided by, and the value before."""
+    numbers = []
+    value = _plain(value)
+    while (node := made_by(value, *NUMBERS)) is not None:
+        one, other = node.inputs
+        if node.op_type == "Mul" and _number(one):
+            one, other = other, one
+        if one is None or other is None or not _number(other):
+            break
+        numbers.append((node.op_type, other))
+        value = _plain(one)
+    assert value is not None  # products and sums have all inputs
+    return tuple(numbers), value
+
+
+def _number(value: ir.Value | None) -> bool:
+    number = constant(value)
+    return number is not None and number.size == 1
+
+
+def _way(value: ir.Value | None) -> tuple[tuple[tuple[str, ir.Value], ...], tuple[ir.Value, ...]]:
+    """The numbers on the way back through layouts, and all values on it."""
+    numbers: list[tuple[str, ir.Value]] = []
+    way: list[ir.Value] = []
+    while value is not None:
+        way.append(value)
+        more, before = _scaled(value)
+        numbers += more
+        node = made_by(value, *LAYOUTS)
+        value = before if before is not value else node.inputs[0] if node is not None else None
+    return tuple(numbers), tuple(way)
+
+
+def _observed(model: ir.Model, found: list[Found]) -> dict[str, Shape]:
+    """The shapes of all values that matter, by name: a free dimension bears the name of its axis.
+
+    Raises:
+        KeyError: an axis without a size.
+        Unevaluable: the graph does not run.
+    """
+    wanted = {value for one in found for value in (*one.queries, *one.keys, *one.values)}
+    trial = model.clone()
+    signature = graph_signature(ir.to_proto(trial).graph)
+    values = ir.convenience.create_value_mapping(trial.graph)
+    more = [values[str(value.name)] for value in wanted if not value.is_graph_input()]
+    for value in (value for value in more if not value.is_graph_output()):
+        value.type = value.type or ir.TensorType(ir.DataType.FLOAT)
+        value.shape = None
+        trial.graph.outputs.append(value)
+    proto, ran, shapes = ir.to_proto(trial), [signature.sizes(**run) for run in RUNS], []
+    for at in ran:
+        feeds = signature.feeds(at)
+        arrays = {**feeds, **evaluate(proto, feeds)}
+        shapes.append({str(value.name): arrays[str(value.name)].shape for value in wanted})
+    free = {pair: axis for axis in ran[0] for pair in [(ran[0][axis], ran[1][axis])]}
+    return {
+        name: tuple(a if a == b else free.get((a, b), "total") for a, b in zip(shape, shapes[1][name], strict=True))
+        for name, shape in shapes[0].items()
+    }
+
+
+def _rewrite(graph: ir.Graph, one: Found, shapes: dict[str, Shape], read: masks.Read, prefix: str) -> bool:
+    """Write the operator in front of the second product, and let its readers have it; False where it does not fit."""
+    query = shapes[str(one.queries[0].name)]
+    write = Writer(graph, one.product, prefix)
+    if not _spread(query):
+        return False
+    heads, head = int(str(query[1])), query[3]
+    key, value = _heads(one.keys, shapes, heads), _heads(one.values, shapes, heads)
+    if key is None or value is None or shapes[str(key.name)][-1] != head:
+        return False
+    mask = write("Not", one.mask) if one.hides else one.mask
+    if mask is not None and not _taken(read(mask), alike=all(heads in shapes[str(v.name)] for v in (key, value))):
+        return False
+    for known in (*one.queries, *one.keys, *one.values):
+        _name(known, shapes[str(known.name)])
+    q = one.queries[0]
+    for operator, number in one.numbers:
+        q = write(operator, q, number)
+        _name(q, query)
+    k, v = (_in_heads(write, known, shapes[str(known.name)]) for known in (key, value))
+    y = write("Attention", q, k, v, mask, scale=1.0)
+    _name(y, (*query[:3], shapes[str(value.name)][-1]))
+    one.product.outputs[0].replace_all_uses_with(y, replace_graph_outputs=True)
+    graph.remove(one.product, safe=True)
+    return True
+
+
+def _taken(says: masks.Mask | None, *, alike: bool) -> bool:
+    """Whether a pass that follows takes a mask; `alike`: there is a key head for each query head."""
+    if says is None:
+        return False
+    return alike if says.kind == "real" else says.padding is None or says.rank == 4
+
+
+def _spread(shape: Shape) -> bool:
+    """(B, H, n, D)?"""
+    return len(shape) == 4 and isinstance(shape[1], int) and isinstance(shape[2], str) and isinstance(shape[3], int)
+
+
+def _apart(shape: Shape) -> bool:
+    """(B, n, H, D)?"""
+    return len(shape) == 4 and isinstance(shape[1], str) and isinstance(shape[2], int) and isinstance(shape[3], int)
+
+
+def _heads(way: tuple[ir.Value, ...], shapes: dict[str, Shape], heads: int) -> ir.Value | None:
+    """The farthest value on the way that has heads before tokens, each for as many query heads; or behind them."""
+    for fits, axis in ((_spread, 1), (_apart, 2)):
+        for value in reversed(way):
+            shape = shapes[str(value.name)]
+            if fits(shape) and heads % int(str(shape[axis])) == 0:
+                return value
+    return None
+
+
+def _in_heads(write: Writer, value: ir.Value, shape: Shape) -> ir.Value:
+    """(B, H, n, D), transposed where it is (B, n, H, D)."""
+    if _spread(shape):
+        return value
+    turned = write("Transpose", value, perm=SWAP)
+    shape = sizes(value)
+    _name(turned, (shape[0], shape[2], shape[1], shape[3]))
+    return turned
+
+
+def _name(value: ir.Value, shape: Shape) -> None:
+    """Let a value have its observed shape, where the declared one is unknown, or names of the inference's own."""
+    declared = sizes(value)
+    if not declared or any(dim is None or str(dim).startswith("unk__") for dim in declared):
+        value.shape = ir.Shape(shape)
+    if value.type is None:
+        value.type = ir.TensorType(ir.DataType.FLOAT)
+
+
+def _raise(model: ir.Model) -> None:
+    """Raise a graph to the operator's opset, in place; it stays where it is if that cannot be done."""
+    from onnxscript.version_converter import convert_version
+
+    log = logging.getLogger("onnxscript.version_converter")
+    before, log.disabled = log.disabled, True  # it reports its second way as a failure of the first
+    try:
+        convert_version(model, OPSET, fallback=True)
+    finally:
+        log.disabled = before
