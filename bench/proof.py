@@ -69,6 +69,10 @@ class Proof:
         for length, past, (batch, padding) in usual + long_ones:
             if all(length + past <= limit for limit in limits):
                 yield self._signature.sizes(batch=batch, length=length, past=past), padding
+        for length, (batch, padding) in product(
+            (2, 7), ROWS
+        ):  # where an encoder and a decoder have lengths of their own
+            yield self._signature.sizes(batch=batch, length=length, past=pasts[-1], apart=3), padding
 
     def _long_pasts(self) -> Iterator[tuple[int, int]]:
         """One token on both sides of the past from which groups are rows: of so many numbers in a layer's keys."""

@@ -50,15 +50,18 @@ class Signature:
         dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))
         return frozenset(part for dim in dims for part in _parts(dim) if not part.isdecimal())
 
-    def sizes(self, *, batch: int, length: int, past: int) -> dict[str, int]:
+    def sizes(self, *, batch: int, length: int, past: int, apart: int = 0) -> dict[str, int]:
         """A size for each free axis: a batch by its name or its place, then the past, past and new tokens, or new ones.
 
-        What always comes first, and is not all there is, is a batch.
+        What always comes first, and is not all there is, is a batch. Of several axes of new tokens, such as those of an
+        encoder and a decoder, each is `apart` longer than the one before, in the order of their names.
         """
         free = [[dim if isinstance(dim, str) else "" for dim in spec.shape] for spec in self.inputs]
         first = {shape[0] for shape in free if len(shape) > 1} - {dim for shape in free for dim in shape[1:]}
         rows = first if self.axes - first else set()
-        return {axis: batch if axis in rows else _size(axis.lower(), batch, length, past) for axis in self.axes}
+        found = {axis: batch if axis in rows else _size(axis.lower(), batch, length, past) for axis in self.axes}
+        new = sorted(axis for axis in self.axes if axis not in rows and _is_new(axis.lower()))
+        return found | {axis: length + index * apart for index, axis in enumerate(new)}
 
     def feeds(self, sizes: Sizes, *, seed: int = 0, padding: Padding = "none") -> dict[str, Array]:
         """Deterministic inputs at the given sizes.
@@ -90,6 +93,10 @@ def _size(name: str, batch: int, length: int, past: int) -> int:
     if "total" in name:
         return past + length
     return past if "past" in name else length
+
+
+def _is_new(name: str) -> bool:
+    return not any(other in name for other in ("batch", "total", "past"))
 
 
 def _parts(dim: str) -> list[str]:

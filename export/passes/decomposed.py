@@ -22,8 +22,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+import onnx
 import onnx_ir as ir
 
+from ...models.signature import Signature, Sizes
 from ..artifact import graph_signature
 from ..precision.evaluate import Unevaluable, evaluate
 from . import masks
@@ -35,6 +38,10 @@ LAYOUTS = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Identity",
 NOTHING = ("Identity", "Cast", "Dropout")  # between floats of one type, and in inference
 # Two runs, all of whose sizes differ: a dimension that does too is free, and its pair of sizes says which.
 RUNS = ({"batch": 2, "length": 5, "past": 11}, {"batch": 3, "length": 7, "past": 13})
+APART = (3, 4)  # between lengths of an encoder and a decoder, where they may differ: 0 in both runs where not
+LOWEST = (
+    float(np.finfo(np.float32).min) / 2
+)  # hides a key as the lowest number does, which ORT's Attention takes for -inf
 Shape = tuple[int | str | None, ...]
 
 
@@ -189,16 +196,25 @@ def _observed(model: ir.Model, found: list[Found]) -> dict[str, Shape]:
         value.type = value.type or ir.TensorType(ir.DataType.FLOAT)
         value.shape = None
         trial.graph.outputs.append(value)
-    proto, ran, shapes = ir.to_proto(trial), [signature.sizes(**run) for run in RUNS], []
-    for at in ran:
-        feeds = signature.feeds(at)
-        arrays = {**feeds, **evaluate(proto, feeds)}
-        shapes.append({str(value.name): arrays[str(value.name)].shape for value in wanted})
+    proto, names = ir.to_proto(trial), [str(value.name) for value in wanted]
+    try:
+        ran = [signature.sizes(**run, apart=more) for run, more in zip(RUNS, APART, strict=True)]
+        shapes = [_run(proto, signature, at, names) for at in ran]
+    except Unevaluable:
+        ran = [signature.sizes(**run) for run in RUNS]
+        shapes = [_run(proto, signature, at, names) for at in ran]
     free = {pair: axis for axis in ran[0] for pair in [(ran[0][axis], ran[1][axis])]}
     return {
         name: tuple(a if a == b else free.get((a, b), "total") for a, b in zip(shape, shapes[1][name], strict=True))
         for name, shape in shapes[0].items()
     }
+
+
+def _run(proto: onnx.ModelProto, signature: Signature, at: Sizes, names: list[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of inputs and outputs at some sizes, by name."""
+    feeds = signature.feeds(at)
+    arrays = {**feeds, **evaluate(proto, feeds)}
+    return {name: arrays[name].shape for name in names}
 
 
 def _rewrite(graph: ir.Graph, one: Found, shapes: dict[str, Shape], read: masks.Read, prefix: str) -> bool:
@@ -212,17 +228,23 @@ def _rewrite(graph: ir.Graph, one: Found, shapes: dict[str, Shape], read: masks.
     if key is None or value is None or shapes[str(key.name)][-1] != head:
         return False
     mask = write("Not", one.mask) if one.hides else one.mask
-    if mask is not None and not _taken(read(mask), alike=all(heads in shapes[str(v.name)] for v in (key, value))):
+    says = None if mask is None else read(mask)
+    alike = all(heads in shapes[str(v.name)] for v in (key, value))
+    if mask is not None and not _taken(says, alike=alike):
         return False
+    if says is not None and mask is not None and says.hides is not None:
+        mask.dtype = ir.DataType.FLOAT
+        if np.isfinite(says.hides):
+            mask = write("Max", mask, write.constant(np.float32(LOWEST)))
     for known in (*one.queries, *one.keys, *one.values):
         _name(known, shapes[str(known.name)])
     q = one.queries[0]
     for operator, number in one.numbers:
         q = write(operator, q, number)
-        _name(q, query)
+        _name(q, sizes(one.queries[0]))
     k, v = (_in_heads(write, known, shapes[str(known.name)]) for known in (key, value))
     y = write("Attention", q, k, v, mask, scale=1.0)
-    _name(y, (*query[:3], shapes[str(value.name)][-1]))
+    _name(y, (*sizes(q)[:3], shapes[str(value.name)][-1]))
     one.product.outputs[0].replace_all_uses_with(y, replace_graph_outputs=True)
     graph.remove(one.product, safe=True)
     return True

@@ -43,13 +43,15 @@ HIDDEN = -1e30  # a number that hides a key, when it is added to a score
 class Mask:
     """`padding` is the input (B, t) that says which keys are real, None where all are; `rank` that of the mask.
 
-    `bounded`: in a padded batch too, each token sees some key, and none behind it.
+    `bounded`: in a padded batch too, each token sees some key, and none behind it. `hides` is the least number that it
+    adds; None for a boolean mask.
     """
 
     kind: Kind
     padding: ir.Value | None
     rank: int
     bounded: bool
+    hides: float | None
 
 
 Read = Callable[[ir.Value | None], Mask | None]
@@ -88,7 +90,7 @@ class Question:
     def answer(self, padding: ir.Value | None) -> Mask | None:
         """What the mask says at all sizes that matter; None where that is nothing, or two things, or too few ran."""
         kinds: set[Kind] = {"real", "causal"}
-        tokens, total, rank, bounded = 0, 0, 0, True
+        tokens, total, bounded, least, last = 0, 0, True, 0.0, np.array(0)
         for length, past in self._tries():
             for real in self._paddings(length + past):
                 mask = self._run(length, past, real)
@@ -97,10 +99,13 @@ class Question:
                 kinds &= _kinds(mask, length, real)
                 if not kinds:
                     return None
-                tokens, total, rank = max(tokens, length), max(total, length + past), mask.ndim
+                tokens, total, last = max(tokens, length), max(total, length + past), mask
                 bounded &= _bounded(mask, length)
+                least = min(least, float(mask.min()))
         asked = tokens > 1 and total >= max(self._lengths, default=0)
-        return Mask(kinds.pop(), padding, rank, bounded) if asked and len(kinds) == 1 else None
+        if not asked or len(kinds) != 1:
+            return None
+        return Mask(kinds.pop(), padding, last.ndim, bounded, None if last.dtype == np.bool_ else least)
 
     @cached_property
     def _lengths(self) -> set[int]:
