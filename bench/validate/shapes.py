@@ -20,7 +20,7 @@ from .numerics import errors
 CHECK = "shapes"
 LENGTHS = (1, 2, 7, 33)
 PASTS = (0, 1, 20)
-
+APART = 3  # tokens between unequal lengths of an encoder and a decoder
 
 Case = tuple[dict[str, int], Padding]
 
@@ -43,8 +43,18 @@ def grid(candidate: Candidate) -> list[Case]:
     return found if axes else [({}, "none")]
 
 
-def _all_feeds(candidate: Candidate) -> Iterator[Feeds]:
-    for sizes, padding in grid(candidate):
+def _cases(candidate: Candidate, *, sourced: bool) -> list[Case]:
+    """The grid; and an encoder and a decoder of unequal lengths, where a source can say whether the model has these."""
+    signature = candidate.signature
+    wanted = ({"batch": 1, "length": 2, "past": 0}, {"batch": 3, "length": 7, "past": PASTS[-1]})
+    paddings: tuple[Padding, ...] = ("none", "left")
+    unequal = [(signature.sizes(**size, apart=APART), padding) for size, padding in zip(wanted, paddings, strict=True)]
+    equal = [signature.sizes(**size) for size in wanted]
+    return grid(candidate) + [case for case, same in zip(unequal, equal, strict=True) if sourced and case[0] != same]
+
+
+def _all_feeds(candidate: Candidate, cases: Sequence[Case]) -> Iterator[Feeds]:
+    for sizes, padding in cases:
         with suppress(made.NoFeeds):  # it is raised again where they are asked for
             yield made.make(candidate.signature, sizes, padding=padding)
 
@@ -113,8 +123,10 @@ def check(candidate: Candidate, evaluators: Evaluators, runtimes: list[str], *, 
     judge = _Judge(evaluators, runtimes[0])
     meaning, tallies = Tally(), {runtime: Tally() for runtime in runtimes}
     unlike: list[Finding] = []
-    evaluators.ahead([*(("source64", "source") if sourced else ()), "reference", *runtimes], _all_feeds(candidate))
-    for case in grid(candidate):
+    cases = _cases(candidate, sourced=sourced)
+    whose = [*(("source64", "source") if sourced else ()), "reference", *runtimes]
+    evaluators.ahead(whose, _all_feeds(candidate, cases))
+    for case in cases:
         try:
             feeds = made.make(candidate.signature, case[0], padding=case[1])
         except WorkerError as error:

@@ -46,11 +46,21 @@ Shape = tuple[int | str | None, ...]
 
 
 @dataclass(frozen=True)
+class Mask:
+    """What is added to the scores; or, with the `number` that takes their place, the condition under which it does not
+    (`seen`) or does."""
+
+    value: ir.Value
+    number: float | None = None
+    seen: bool = True
+
+
+@dataclass(frozen=True)
 class Found:
     """What a product with the outcome of a softmax is made of.
 
     `queries`, `keys` and `values` are what could be q, k and v, the nearest to the product first; `numbers` are the
-    operators and numbers that scale the scores; `hides` says that the mask is true where a key is hidden.
+    operators and numbers that scale the scores.
     """
 
     product: ir.Node
@@ -58,8 +68,7 @@ class Found:
     keys: tuple[ir.Value, ...]
     values: tuple[ir.Value, ...]
     numbers: tuple[tuple[str, ir.Value], ...]
-    mask: ir.Value | None
-    hides: bool
+    mask: Mask | None
 
 
 def apply(model: ir.Model) -> str:
@@ -97,7 +106,7 @@ def _found(product: ir.Node) -> Found | None:
     softmax = made_by(_guarded(product.inputs[0]), "Softmax")
     if softmax is None or attribute(softmax, "axis", -1) not in (-1, 3):
         return None
-    for scores, mask, hides in _masked(_plain(softmax.inputs[0])):
+    for scores, mask in _masked(_plain(softmax.inputs[0])):
         after, scaled = _scaled(scores)
         first = made_by(scaled, "MatMul")
         if first is None:
@@ -105,7 +114,7 @@ def _found(product: ir.Node) -> Found | None:
         before, query = _scaled(first.inputs[0])
         numbers, keys = _way(first.inputs[1])
         queries, values = _way(query)[1], _way(product.inputs[1])[1]
-        return Found(product, queries, keys, values, (*before, *numbers, *after), mask, hides)
+        return Found(product, queries, keys, values, (*before, *numbers, *after), mask)
     return None
 
 
@@ -125,25 +134,21 @@ def _guarded(value: ir.Value | None) -> ir.Value | None:
     return _plain(guard.inputs[2])
 
 
-def _masked(value: ir.Value | None) -> Iterator[tuple[ir.Value | None, ir.Value | None, bool]]:
-    """What the scores without their mask could be, the mask, and whether it says what is hidden."""
+def _masked(value: ir.Value | None) -> Iterator[tuple[ir.Value | None, Mask | None]]:
+    """What the scores without their mask could be, and the mask."""
     added, chosen = made_by(value, "Add"), made_by(value, "Where")
     if added is not None:
-        yield added.inputs[0], added.inputs[1], False
-        yield added.inputs[1], added.inputs[0], False
+        for scores, mask in (added.inputs, reversed(added.inputs)):
+            if mask is not None:
+                yield scores, Mask(mask)
     elif chosen is not None:
-        seen, one, other = chosen.inputs
-        if _lowest(other):
-            yield one, seen, False
-        if _lowest(one):
-            yield other, seen, True
+        where, *both = chosen.inputs
+        for seen, (scores, other) in ((True, both), (False, reversed(both))):
+            number = constant(other)
+            if where is not None and number is not None and number.size == 1 and number.item() <= masks.HIDDEN:
+                yield scores, Mask(where, number.item(), seen)
     else:
-        yield value, None, False
-
-
-def _lowest(value: ir.Value | None) -> bool:
-    number = constant(value)
-    return number is not None and number.size == 1 and number.item() <= masks.HIDDEN
+        yield value, None
 
 
 def _scaled(value: ir.Value | None) -> tuple[tuple[tuple[str, ir.Value], ...], ir.Value]:
@@ -227,15 +232,10 @@ def _rewrite(graph: ir.Graph, one: Found, shapes: dict[str, Shape], read: masks.
     key, value = _heads(one.keys, shapes, heads), _heads(one.values, shapes, heads)
     if key is None or value is None or shapes[str(key.name)][-1] != head:
         return False
-    mask = write("Not", one.mask) if one.hides else one.mask
-    says = None if mask is None else read(mask)
+    mask = None if one.mask is None else _added(write, one.mask, read)
     alike = all(heads in shapes[str(v.name)] for v in (key, value))
-    if mask is not None and not _taken(says, alike=alike):
+    if mask is not None and not _taken(read(mask), alike=alike):
         return False
-    if says is not None and mask is not None and says.hides is not None:
-        mask.dtype = ir.DataType.FLOAT
-        if np.isfinite(says.hides):
-            mask = write("Max", mask, write.constant(np.float32(LOWEST)))
     for known in (*one.queries, *one.keys, *one.values):
         _name(known, shapes[str(known.name)])
     q = one.queries[0]
@@ -248,6 +248,19 @@ def _rewrite(graph: ir.Graph, one: Found, shapes: dict[str, Shape], read: masks.
     one.product.outputs[0].replace_all_uses_with(y, replace_graph_outputs=True)
     graph.remove(one.product, safe=True)
     return True
+
+
+def _added(write: Writer, mask: Mask, read: masks.Read) -> ir.Value:
+    """What is to be added to the scores: nothing below `LOWEST` but -inf."""
+    if mask.number is not None:
+        least = write.constant(np.float32(max(mask.number, LOWEST) if np.isfinite(mask.number) else mask.number))
+        nothing = write.constant(np.float32(0))
+        return write("Where", mask.value, *((nothing, least) if mask.seen else (least, nothing)))
+    says = read(mask.value)
+    if says is None or says.hides is None:
+        return mask.value
+    mask.value.dtype = ir.DataType.FLOAT
+    return write("Max", mask.value, write.constant(np.float32(LOWEST))) if np.isfinite(says.hides) else mask.value
 
 
 def _taken(says: masks.Mask | None, *, alike: bool) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from isorun.bench.proof import Proof
 from isorun.bench.truth import distance
 from isorun.export.artifact import ExportedModel
 from isorun.export.exporter import ExportError, export
@@ -265,3 +266,27 @@ def test_what_a_user_types(folder: Folder, tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(SourceError, match=reason):
             parse(text)
     assert set(MODELS) >= {"llama", "bert"}
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "fused"),
+    [("llama", "step", "causal"), ("gpt2", "forward", "causal"), ("bert", "forward", "bidirectional")],
+)
+def test_their_attention_is_fused_and_stays_what_it_was(
+    tmp_path: Path, folder: Folder, exported_folder: Exported, name: str, phase: str, fused: str
+) -> None:
+    """Under their masks a padded token may see everything: padding on any side, and in a hole."""
+    artifact = export(parse(f"hf:{folder(name)}"), phase, tmp_path / "out", target="ort-cpu", prove=Proof)
+    notes = {note.split(":")[0]: note for note in artifact.notes}
+    assert "applied to" in notes[fused]
+    assert notes[fused].endswith("the same function in float64")
+    assert artifact.ops.get("Attention", 0) == 0
+    assert len(artifact.aliases) == (4 if phase == "step" else 0)
+    before, after = (Float64Graph(one.model_path) for one in (exported_folder(name, phase), artifact))
+    for length, past in ((9, 0), (1, 6), (4, 6)):
+        feeds = artifact.signature().feeds({"batch": 3, "sequence": length, "past": past})
+        feeds["attention_mask"][1, :2] = 0
+        feeds["attention_mask"][2, -2:-1] = 0
+        truth = before.run(feeds)
+        for output, array in after.run(feeds).items():
+            assert distance(array, truth[output]) < SAME, (output, length, past)

@@ -82,3 +82,33 @@ def test_axes_and_sums() -> None:
     one_more = TensorSpec("attention_mask", "int64", ("batch", "past_length + 1"))
     assert one_more.resolve({"batch": 2, "past_length": 3}) == (2, 4)
     assert Signature((one_more,), ()).axes == {"batch", "past_length"}
+
+
+def of_shapes(*shapes: tuple[int | str, ...]) -> Signature:
+    return Signature(tuple(TensorSpec(f"x{i}", "int64", shape) for i, shape in enumerate(shapes)), ())
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ([("batch", "past + sequence"), ("batch", "sequence")], {"batch": 3, "past": 9, "sequence": 5}),
+        ([("B", "t"), ("B", "t", 8)], {"B": 3, "t": 5}),
+        ([("ids_0", "ids_1"), ("mask_0", "mask_1")], {"ids_0": 3, "ids_1": 5, "mask_0": 3, "mask_1": 5}),
+        ([("n", 8)], {"n": 5}),  # nothing else is free
+        ([("n", "n")], {"n": 5}),
+        ([("batch_size", "total_length"), ("batch_size", "past_length")], [3, 14, 9]),
+        ([("batch", "sequence"), ("batch", "source")], {"batch": 3, "sequence": 5, "source": 5}),
+    ],
+)
+def test_sizes_of_axes_by_their_names_and_places(
+    shapes: list[tuple[int | str, ...]], expected: dict[str, int] | list[int]
+) -> None:
+    found = of_shapes(*shapes).sizes(batch=3, length=5, past=9)
+    if isinstance(expected, list):
+        expected = dict(zip(("batch_size", "total_length", "past_length"), expected, strict=True))
+    assert found == expected
+
+
+def test_lengths_of_an_encoder_and_a_decoder_can_differ() -> None:
+    both = of_shapes(("batch", "sequence"), ("batch", "source"), ("batch", "past + sequence"))
+    assert both.sizes(batch=3, length=5, past=9, apart=2) == {"batch": 3, "past": 9, "sequence": 5, "source": 7}

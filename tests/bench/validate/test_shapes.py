@@ -216,3 +216,23 @@ def test_unmutated_exports_pass(exported: Callable[[str, str], Any], name: str, 
     given = open_candidate(artifact.folder)
     findings = shapes.check(given, local(given), ["ort-cpu"], sourced=True)
     assert statuses(findings) == ["pass", "pass"]
+
+
+def counted(axis: str) -> onnx.ModelProto:
+    """x times the number of tokens of one of the inputs."""
+    free: Shape = ["batch", "source", 8]
+    nodes = [
+        onnx.helper.make_node("Shape", [axis], ["n"], start=1, end=2),
+        onnx.helper.make_node("Cast", ["n"], ["c"], to=1),
+        node("Mul", "x c", "h"),
+        onnx.helper.make_node("ReduceMean", ["m", "one"], ["r"]),
+        node("Add", "h r", "y"),
+    ]
+    inputs = {"x": ("float32", FREE), "m": ("float32", free)}
+    return model(nodes, inputs, {"y": ("float32", FREE)}, {"one": np.array([1])})
+
+
+def test_lengths_of_encoder_and_decoder_that_are_confused(tmp_path: Path) -> None:
+    """Two graphs that are one function wherever both lengths are equal."""
+    assert "fail" not in statuses(check(counted("m"), tmp_path, counted("m")))
+    assert "fail" in statuses(check(counted("x"), tmp_path, counted("m")))

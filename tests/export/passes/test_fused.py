@@ -41,7 +41,7 @@ def test_passes_write_these_operators(fast: Fast, name: str, phase: str) -> None
     model, notes = fast(name, phase)
     found = Counter(node.op_type for node in model.graph.all_nodes())
     assert {kind: found[kind] for kind in KINDS[name, phase]} == KINDS[name, phase]
-    assert [note.split(":")[0] for note in notes] == ["rotary", "causal", "bidirectional", "layout"]
+    assert [note.split(":")[0] for note in notes] == ["decomposed", "rotary", "causal", "bidirectional", "layout"]
 
 
 @pytest.mark.parametrize(("name", "phase"), KINDS)
