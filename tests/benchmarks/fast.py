@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import onnxruntime
+import theirs
 import torch
 import zoo
 
@@ -69,7 +70,7 @@ class Exports:
     """Exports in a folder, made when they are first asked for."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
 
     def __call__(
         self,
@@ -81,7 +82,7 @@ class Exports:
         dtype: str = "fp32",
         size: str = "small",
     ) -> Path:
-        folder = self._root / "-".join((name.replace(":", "."), phase, size, str(opset), target, dtype))
+        folder = self.root / "-".join((name.replace(":", "."), phase, size, str(opset), target, dtype))
         if not folder.exists():
             source = Source("module", name) if ":" in name else Source("preset", name, size)
             export(source, phase, folder, opset=opset, target=target, dtype=dtype, prove=prover(source.weight_bytes()))
@@ -108,6 +109,18 @@ def prefill(n: int) -> Callable[[Exports], None]:
     def row(exports: Exports) -> None:
         base, fast = exports("llama3-8b", opset=DEFAULT_OPSET), exports("llama3-8b", target="ort-cpu")
         compared(f"prefill n={n}, llama3-8b", Entry(base), Entry(fast), {"batch": 1, "sequence": n}, 30 + n / 100)
+
+    return row
+
+
+def own(n: int, *, dynamo: bool) -> Callable[[Exports], None]:
+    """A file that torch.onnx.export made of transformers' Llama, against itself rewritten."""
+
+    def row(exports: Exports) -> None:
+        base, fast = theirs.exported(exports.root, dynamo=dynamo)
+        how = "torch.export" if dynamo else "TorchScript"
+        what = f"a file of transformers' Llama by {how}, n={n}"
+        compared(what, Entry(base), Entry(fast), {"batch": 1, "sequence": n})
 
     return row
 
@@ -214,6 +227,8 @@ ROWS: dict[str, Callable[[Exports], None]] = {
     "bert-128": bert(128),
     "bert-512": bert(512),
     "int8": int8,
+    "own-2048": own(2048, dynamo=True),
+    "own-script-2048": own(2048, dynamo=False),
 }
 
 
