@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from ..export.distance import rms
 from ..models.signature import Array
 from ..runtimes import all_runtimes
 from . import memory
+from .affinity import Cores
 from .records import OutputError
 from .timing import block, warm_up
 
@@ -26,7 +26,8 @@ RULER = "ruler:"  # prefix of the rounding errors beside the outputs in a truth 
 class Subject:
     """An artifact loaded on a runtime, in a process that may use `memory_bytes` (None: all there is).
 
-    `session` replaces the session options of the manifest.
+    `session` replaces the session options of the manifest. A process that does nothing else (`alone`) binds its threads
+    to cores, see `affinity`.
     """
 
     def __init__(
@@ -36,6 +37,8 @@ class Subject:
         threads: int,
         memory_bytes: int | None = None,
         session: dict[str, str] | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         artifact = ExportedModel.open(Path(folder))
         if session is not None:
@@ -50,7 +53,9 @@ class Subject:
         self._session = chosen.prepare(artifact, threads)
         self.prepare_s = time.perf_counter() - began
         self._loaded = memory.resident_bytes()
+        self._cores = Cores(threads)
         self._cache = 0
+        self._alone = alone
         self._staged: Any = None
 
     def stage(self, sizes: dict[str, int], truth: str | None) -> dict[str, Any]:
@@ -68,36 +73,17 @@ class Subject:
 
     def block(self, seconds: float) -> dict[str, Any]:
         """Time calls for about so many seconds; each call in nanoseconds."""
-        return {"ns": block(lambda: self._session.run(self._staged), seconds=seconds)}
+        with self._cores.bound() if self._alone else nullcontext():
+            return {"ns": block(lambda: self._session.run(self._staged), seconds=seconds)}
 
     def facts(self) -> dict[str, Any]:
         """What really ran where and under which conditions, and the memory of this length at its peak and by kind."""
         after, peak = memory.resident_bytes(), memory.peak_bytes()
         kinds = memory.parts(empty=self._empty, loaded=self._loaded, after=after, peak=peak, cache=self._cache)
         placement = asdict(self._session.placement())
-        placement["facts"] = {**placement["facts"], **conditions()}
+        # What must be the same for every runtime that is compared.
+        placement["facts"] |= {"affinity": str(self._cores), "copies": "outside the timed call"}
         return {"placement": placement, "peak_bytes": peak, "memory": kinds}
-
-
-def conditions() -> dict[str, str]:
-    """What of this process must be the same for every runtime that is compared."""
-    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    return {"affinity": ", ".join(map(str, allowed)) or "all", "copies": "outside the timed call"}
-
-
-def pin(threads: int) -> None:
-    """Keep all threads of this process on as many cores, the last that it may use: those of every runtime alike.
-
-    Otherwise each process stays on a core of its own, and differs from the others by what else that core has to do: on
-    two cores of an EPYC, pairs of processes of one decode step by 2.7 % (standard deviation), and by 2.0 % on one core.
-    """
-    tasks = Path("/proc/self/task")
-    if not hasattr(os, "sched_setaffinity") or not tasks.exists():
-        return
-    cores = sorted(os.sched_getaffinity(0))[-threads:]
-    for task in tasks.iterdir():
-        with suppress(ProcessLookupError):  # a thread that has ended meanwhile
-            os.sched_setaffinity(int(task.name), cores)
 
 
 def limit(memory_bytes: int) -> None:

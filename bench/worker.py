@@ -19,7 +19,7 @@ from ..export.artifact import ArtifactError, ExportedModel
 from ..export.source import SourceError
 from ..runtimes.base import RuntimeFailure
 from .evaluation import Evaluation, check_file
-from .subject import Subject, pin
+from .subject import Subject
 
 
 def export(folder: str, source: dict[str, Any], phase: str, dtype: str) -> dict[str, Any]:
@@ -80,8 +80,7 @@ class Worker:
         op = request.pop("op")
         try:
             if op == "load":
-                self.subject = Subject(**request)
-                pin(request["threads"])
+                self.subject = Subject(**request, alone=True)
                 return {"prepare_s": self.subject.prepare_s}
             if op in ("stage", "block", "facts"):
                 if self.subject is None:

@@ -60,9 +60,17 @@ def test_a_closed_worker_leaves_no_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is none to choose")
-def test_what_is_timed_stays_on_as_many_cores_as_it_has_threads(worker: Worker, exported: Exported) -> None:
-    worker.ask("load", folder=str(exported("gpt2", "step").folder), runtime="ort-cpu", threads=1)
-    last = max(os.sched_getaffinity(0))
-    assert worker.ask("facts")["placement"]["facts"]["affinity"] == str(last)
-    threads = Path(f"/proc/{worker._process.pid}/task").iterdir()
-    assert {frozenset(os.sched_getaffinity(int(thread.name))) for thread in threads} == {frozenset({last})}
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("runtime", ["ort-cpu", "torch"])
+def test_each_thread_that_computes_has_a_core_of_its_own(
+    tmp_path: Path, exported: Exported, runtime: str, threads: int
+) -> None:
+    with Worker(tmp_path / "log", threads) as worker:
+        worker.ask("load", folder=str(exported("gpt2", "forward").folder), runtime=runtime, threads=threads)
+        worker.ask("stage", sizes={"batch": 1, "sequence": 100}, truth=None)
+        worker.ask("block", seconds=0.1)
+        cores = sorted(os.sched_getaffinity(0))[-threads:]
+        assert worker.ask("facts")["placement"]["facts"]["affinity"] == ", ".join(map(str, cores))
+        allowed = [os.sched_getaffinity(int(task.name)) for task in Path(f"/proc/{worker._process.pid}/task").iterdir()]
+        for core in cores:
+            assert {core} in allowed
