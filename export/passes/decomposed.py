@@ -30,7 +30,7 @@ from ...models.signature import Signature, Sizes
 from ..artifact import graph_signature
 from ..precision.evaluate import Unevaluable, evaluate
 from . import masks
-from .graph import SWAP, Writer, attribute, constant, made_by, sizes
+from .graph import SWAP, Writer, attribute, constant, made_by, replace, sizes
 
 OPSET = 23
 NUMBERS = ("Mul", "Div")
@@ -245,7 +245,7 @@ def _rewrite(graph: ir.Graph, one: Found, shapes: dict[str, Shape], read: masks.
     k, v = (_in_heads(write, known, shapes[str(known.name)]) for known in (key, value))
     y = write("Attention", q, k, v, mask, scale=1.0)
     _name(y, (*sizes(q)[:3], shapes[str(value.name)][-1]))
-    one.product.outputs[0].replace_all_uses_with(y, replace_graph_outputs=True)
+    replace(one.product.outputs[0], y)
     graph.remove(one.product, safe=True)
     return True
 
