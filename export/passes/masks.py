@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -24,7 +24,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ...models.signature import Array, Signature
 from ..artifact import graph_signature
-from .graph import constant, sizes
+from .graph import sizes
 
 Kind = Literal["real", "causal"]
 
@@ -79,19 +79,19 @@ class Question:
         reads = [one for one in part.inputs if one in self._matter]
         self.padding = reads[0] if len(reads) == 1 else None
         stored = sum(value.const_value.nbytes for value in part.initializers.values() if value.const_value)
-        of_rows = all(
-            one.dtype is not None and not one.dtype.is_floating_point() and len(sizes(one)) == 2 for one in reads
-        )
-        known = all(one.shape is not None for one in part.inputs) and all(
-            node.domain in ("", "ai.onnx") for node in part
-        )
-        self.possible = len(reads) <= 1 and of_rows and known and stored <= CONSTANTS and len(self._lengths) <= MANY
+        known = all(one.shape is not None for one in part.inputs)
+        standard = all(node.domain in ("", "ai.onnx") for node in part)
+        asks = not reads or (self.padding is not None and _integers(self.padding) and len(sizes(self.padding)) == 2)
+        self.possible = known and standard and asks and stored <= CONSTANTS and len(part) <= NODES
 
     def answer(self, padding: ir.Value | None) -> Mask | None:
         """What the mask says at all sizes that matter; None where that is nothing, or two things, or too few ran."""
+        lengths = self._lengths()
+        if lengths is None or len(lengths) > MANY:
+            return None
         kinds: set[Kind] = {"real", "causal"}
         tokens, total, bounded, least, last = 0, 0, True, 0.0, np.array(0)
-        for length, past in self._tries():
+        for length, past in self._tries(lengths):
             for real in self._paddings(length + past):
                 mask = self._run(length, past, real)
                 if mask is None:
@@ -102,18 +102,38 @@ class Question:
                 tokens, total, last = max(tokens, length), max(total, length + past), mask
                 bounded &= _bounded(mask, length)
                 least = min(least, float(mask.min()))
-        asked = tokens > 1 and total >= max(self._lengths, default=0)
+        asked = tokens > 1 and total >= max(lengths, default=0)
         if not asked or len(kinds) != 1:
             return None
         return Mask(kinds.pop(), padding, last.ndim, bounded, None if last.dtype == np.bool_ else least)
 
-    @cached_property
-    def _lengths(self) -> set[int]:
-        """Lengths at which a mask shows what it is: past each whole number of its nodes, and the end of a table."""
-        arrays = [array for value in self._matter if (array := constant(value)) is not None]
-        short = [x for array in arrays if _few(array) for x in array.flat if np.isfinite(x) and x == int(x)]
-        found = {abs(int(x)) + PAST_IT for x in short} | {size for a in arrays if not _few(a) for size in a.shape}
+    def _lengths(self) -> set[int] | None:
+        """Lengths at which a mask shows what it is: past each whole number that its nodes hold or make, and at
+        the end of a table; None where it cannot be run.
+
+        A number is what is small and the same in two runs that have no size in common.
+        """
+        one, other = self._values(12, 0), self._values(3, 20) if self._cached else None
+        other = other or self._values(5, 0)  # what asks for another input's tokens has no past
+        if one is None or other is None:
+            return None
+        found: set[int] = set()
+        for name, array in one.items():
+            same = array.shape == other[name].shape and array.dtype.kind in "iuf" and np.array_equal(array, other[name])
+            if same and array.size > SHORT:
+                found |= set(array.shape)
+            elif same:
+                found |= {abs(int(x)) + PAST_IT for x in array.flat if np.isfinite(x) and x == int(x)}
         return {length for length in found if LEAST <= length <= 2**31}
+
+    def _values(self, length: int, past: int) -> dict[str, Array] | None:
+        """Every value that the mask is made from, by name; None where these sizes do not go."""
+        try:
+            feeds = self._feeds(length, past, np.ones((2, length + past), np.bool_))
+            found: Any = self._evaluator.run(None, feeds, intermediate=True)
+        except Exception:  # the reference raises what NumPy does
+            return None
+        return {str(one.name): np.asarray(found[one.name]) for one in self._matter if one.name in found}
 
     @cached_property
     def _model(self) -> onnx.ModelProto:
@@ -127,11 +147,14 @@ class Question:
     def _evaluator(self) -> ReferenceEvaluator:
         return ReferenceEvaluator(self._model)
 
-    def _tries(self) -> Iterator[tuple[int, int]]:
+    @cached_property
+    def _cached(self) -> bool:
+        return any("past" in axis.lower() for axis in self._signature.axes)
+
+    def _tries(self, lengths: set[int]) -> Iterator[tuple[int, int]]:
         """New tokens and past ones."""
-        cached = any("past" in axis.lower() for axis in self._signature.axes)
-        further = [size for n in sorted(self._lengths) for size in ((n, 0), (1, n - 1), (2, n - 2))]
-        yield from ((length, past) for length, past in (*USUAL, *further) if cached or not past)
+        further = [size for n in sorted(lengths) for size in ((n, 0), (1, n - 1), (2, n - 2))]
+        yield from ((length, past) for length, past in (*USUAL, *further) if self._cached or not past)
 
     def _paddings(self, total: int) -> Iterator[Array]:
         """Which keys are real in two rows: all, and some where the mask asks."""
@@ -146,22 +169,24 @@ class Question:
         total = length + past
         if length * total > LARGEST:
             return None
-        at = self._signature.sizes(batch=len(real), length=length, past=past)
-        nothing = np.zeros((), np.int8)  # one number seen as many: only shapes are asked for
         try:
-            feeds = {
-                spec.name: np.broadcast_to(nothing.astype(spec.dtype), spec.resolve(at))
-                for spec in self._signature.inputs
-            }
-            if self.padding is not None:
-                name = str(self.padding.name)
-                feeds[name] = real.astype(feeds[name].dtype).reshape(feeds[name].shape)
             with np.errstate(all="ignore"):
-                mask = np.asarray(self._evaluator.run(None, feeds)[0])  # type: ignore[index]
+                found: Any = self._evaluator.run(None, self._feeds(length, past, real))
+            mask = np.asarray(found[0])
             fits = np.broadcast_shapes(mask.shape, (len(real), 1, length, total))[2:] == (length, total)
         except Exception:  # the reference raises what NumPy does
             return None
         return mask if fits else None
+
+    def _feeds(self, length: int, past: int, real: Array) -> dict[str, Array]:
+        """All inputs; those that are asked for their shapes alone are one number, seen as many."""
+        at = self._signature.sizes(batch=len(real), length=length, past=past)
+        specs = self._signature.inputs
+        feeds = {spec.name: np.broadcast_to(np.zeros((), spec.dtype), spec.resolve(at)) for spec in specs}
+        if self.padding is not None:
+            name = str(self.padding.name)
+            feeds[name] = real.astype(feeds[name].dtype).reshape(feeds[name].shape)
+        return feeds
 
 
 def _values(mask: ir.Value) -> set[ir.Value]:
@@ -176,11 +201,6 @@ def _values(mask: ir.Value) -> set[ir.Value]:
             before = () if node is None or node.op_type in ("Shape", "Size") else node.inputs
             pending.extend(one for one in before if one is not None)
     return found
-
-
-def _few(array: Array) -> bool:
-    """Numbers, and no table."""
-    return array.size <= SHORT and array.dtype.kind in "iuf"
 
 
 def _integers(value: ir.Value) -> bool:

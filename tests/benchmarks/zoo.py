@@ -120,7 +120,14 @@ def proofs(root: Path, exports: Callable[..., Path], names: Sequence[str] = ()) 
             try:
                 artifact = ExportedModel.open(exports(name, phase, target="ort-cpu", size="tiny"))
             except ExportError as error:
-                rows.add({"model": name, "phase": phase, "cells": [str(error)] + [""] * (len(PASSES) - 1), "distance": math.inf})
+                rows.add(
+                    {
+                        "model": name,
+                        "phase": phase,
+                        "cells": [str(error)] + [""] * (len(PASSES) - 1),
+                        "distance": math.inf,
+                    }
+                )
                 continue
             said = dict(note.split(": ", 1) for note in artifact.notes if note.split(":")[0] in PASSES)
             cells = [_cell(said.get(one, "not run")) for one in PASSES]

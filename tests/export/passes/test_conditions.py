@@ -67,13 +67,18 @@ def test_a_mask_of_real_keys_is_known() -> None:
     assert found.kind == "real"
 
 
-@pytest.mark.parametrize("bound", [3, 4, 11, 600, 60_000])
-def test_a_band_is_not_taken_for_a_causal_mask_however_wide(bound: int) -> None:
+@pytest.mark.parametrize("bound", [3, 4, 11, 600, "squared", 60_000])
+def test_a_band_is_not_taken_for_a_causal_mask_however_wide(bound: int | str) -> None:
     """Its end shows at lengths that are run, or, where that would be too much, nothing is claimed."""
-    band = {"compare": "LessOrEqual", "bound": bound, "last": "And (bounded, behind)"}
+    band = {"compare": "LessOrEqual", "last": "And (bounded, behind)"}
     behind = "behind = GreaterOrEqual (gap, zero)\n  mask ="
-    text = MASK.replace("COMPARE", band["compare"]).replace("BOUND", str(bound)).replace("LAST", band["last"])
-    model = ir.from_proto(shape_inference.infer_shapes(parser.parse_model(text.replace("mask =", behind))))
+    text = MASK.replace("COMPARE", band["compare"]).replace("LAST", band["last"]).replace("mask =", behind)
+    if bound == "squared":  # no number is beyond 25, and the band is 625 wide
+        text, bound = (
+            text.replace("(gap, bound)", "(gap, width)").replace("before =", "width = Mul (bound, bound)  before ="),
+            25,
+        )
+    model = ir.from_proto(shape_inference.infer_shapes(parser.parse_model(text.replace("BOUND", str(bound)))))
     assert masks.read(model.graph.outputs[0]) is None
 
 
