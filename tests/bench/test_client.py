@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,3 +75,21 @@ def test_each_thread_that_computes_has_a_core_of_its_own(
         allowed = [os.sched_getaffinity(int(task.name)) for task in Path(f"/proc/{worker._process.pid}/task").iterdir()]
         for core in cores:
             assert {core} in allowed
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: no thread waits for another")
+@pytest.mark.parametrize("runtime", ["ort-cpu", "torch"])
+def test_after_its_answer_a_worker_leaves_the_cores_alone(tmp_path: Path, exported: Exported, runtime: str) -> None:
+    """Threads that wait awake for more work would take a core from the process that is timed next."""
+    with Worker(tmp_path / "log", threads=2) as worker:
+        worker.ask("load", folder=str(exported("gpt2", "forward").folder), runtime=runtime, threads=2)
+        worker.ask("stage", sizes={"batch": 4, "sequence": 100}, truth=None)
+        worker.ask("block", seconds=0.1)
+        before = worked(worker._process.pid)
+        time.sleep(0.2)
+        assert worked(worker._process.pid) - before < 5e6
+
+
+def worked(pid: int) -> int:
+    """Nanoseconds that the threads of a process have run."""
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
