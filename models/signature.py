@@ -66,8 +66,9 @@ class Signature:
     def feeds(self, sizes: Sizes, *, seed: int = 0, padding: Padding = "none") -> dict[str, Array]:
         """Deterministic inputs at the given sizes.
 
-        Masks are ones with zeros on the padded side (row r > 0 of a batch loses up to r tokens, never all);
-        positions count the real tokens; ids are drawn below their limit; everything else is standard normal.
+        Masks are ones with zeros on the padded side (row r > 0 of a batch loses up to r tokens, never all); positions
+        count the real tokens, or without a mask all tokens behind the past; ids are drawn below their limit; everything
+        else is standard normal.
 
         Raises:
             KeyError: an axis has no size.
@@ -76,15 +77,22 @@ class Signature:
         feeds: dict[str, Array] = {}
         for spec in self.inputs:
             shape = spec.resolve(sizes)
-            if spec.name.endswith("attention_mask"):
+            if spec.name.endswith("attention_mask") and len(shape) == 2:
                 feeds[spec.name] = _mask(shape, padding).astype(spec.dtype)
             elif np.issubdtype(np.dtype(spec.dtype), np.floating):
                 feeds[spec.name] = rng.standard_normal(shape).astype(spec.dtype)
             else:
                 feeds[spec.name] = rng.integers(0, spec.limit or 2, shape).astype(spec.dtype)
         if "position_ids" in feeds:
-            feeds["position_ids"] = positions(feeds["attention_mask"], feeds["position_ids"].shape[1])
+            feeds["position_ids"] = _positions(feeds, next((sizes[axis] for axis in sizes if "past" in axis), 0))
         return feeds
+
+
+def _positions(feeds: Feeds, past: int) -> Array:
+    wanted, mask = feeds["position_ids"], feeds.get("attention_mask")
+    if mask is not None and mask.ndim == 2:
+        return positions(mask, wanted.shape[-1]).astype(wanted.dtype)
+    return np.broadcast_to(past + np.arange(wanted.shape[-1]), wanted.shape).astype(wanted.dtype)
 
 
 def _size(name: str, batch: int, length: int, past: int) -> int:

@@ -20,21 +20,13 @@ class NoFeeds(WorkerError):
 
 
 def make(declared: Signature, sizes: Sizes, *, padding: Padding = "none", seed: int = 0) -> dict[str, Array]:
-    """`Signature.feeds`, and positions from 0 on for a model that has positions but no mask.
+    """`Signature.feeds`, where it can be trusted.
 
     Raises:
         NoFeeds: an input that is no number, an odd mask, or more bytes than the memory allows.
     """
-    specs = {spec.name: spec for spec in declared.inputs}
-    _possible(declared, specs, sizes)
-    if POSITIONS not in specs or MASK in specs:
-        return declared.feeds(sizes, padding=padding, seed=seed)
-    others = Signature(tuple(spec for spec in declared.inputs if spec.name != POSITIONS), declared.outputs)
-    feeds = others.feeds(sizes, padding=padding, seed=seed)
-    shape = specs[POSITIONS].resolve(sizes)
-    past = next((size for axis, size in sizes.items() if "past" in axis), 0)
-    feeds[POSITIONS] = np.broadcast_to(past + np.arange(shape[-1]), shape).astype(specs[POSITIONS].dtype)
-    return {name: feeds[name] for name in specs}
+    _possible(declared, {spec.name: spec for spec in declared.inputs}, sizes)
+    return declared.feeds(sizes, padding=padding, seed=seed)
 
 
 def _possible(declared: Signature, specs: Mapping[str, TensorSpec], sizes: Sizes) -> None:

@@ -112,3 +112,17 @@ def test_sizes_of_axes_by_their_names_and_places(
 def test_lengths_of_an_encoder_and_a_decoder_can_differ() -> None:
     both = of_shapes(("batch", "sequence"), ("batch", "source"), ("batch", "past + sequence"))
     assert both.sizes(batch=3, length=5, past=9, apart=2) == {"batch": 3, "past": 9, "sequence": 5, "source": 7}
+
+
+def test_positions_without_a_mask_follow_the_past() -> None:
+    specs = (TensorSpec("position_ids", "int32", ("batch", "sequence")), TensorSpec("x", "float32", ("past", 2)))
+    found = Signature(specs, ()).feeds({"batch": 2, "sequence": 3, "past": 4})["position_ids"]
+    assert found.tolist() == [[4, 5, 6]] * 2
+    assert found.dtype == np.int32
+
+
+def test_a_mask_of_other_rank_is_an_input_like_any_other() -> None:
+    bias = TensorSpec("attention_mask", "float32", ("batch", 1, "sequence", "sequence"))
+    found = Signature((bias,), ()).feeds({"batch": 2, "sequence": 3})["attention_mask"]
+    assert found.shape == (2, 1, 3, 3)
+    assert found.dtype == np.float32
