@@ -69,7 +69,7 @@ def test_too_little_memory_is_a_note_and_no_crash(
 
 def test_precisions_are_derived_from_float32_alone(exported: Exported, tmp_path: Path) -> None:
     half = derive(exported("gpt2", "step"), "fp16", tmp_path / "fp16")
-    with pytest.raises(ArtifactError, match="is fp16, and other precisions and targets are made from fp32"):
+    with pytest.raises(ArtifactError, match="is fp16; other precisions and targets are made from fp32"):
         derive(half, "int8", tmp_path / "int8")
 
 
