@@ -170,9 +170,8 @@ def derive(
         ExportError: it cannot be had in this precision.
     """
     if artifact.dtype != "fp32":
-        raise ArtifactError(
-            f"{artifact.folder}: is {artifact.dtype}, and other precisions and targets are made from fp32"
-        )
+        name = artifact.source.name if artifact.source.kind == "file" else artifact.folder
+        raise ArtifactError(f"{name}: is {artifact.dtype}; other precisions and targets are made from fp32")
     began = time.perf_counter()
     original = of_file(artifact) if artifact.source.kind == "file" else of_module(artifact.module())
     with whole(folder, force=force) as part:
