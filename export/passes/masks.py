@@ -172,11 +172,10 @@ class Question:
         try:
             with np.errstate(all="ignore"):
                 found: Any = self._evaluator.run(None, self._feeds(length, past, real))
-            mask = np.asarray(found[0])
-            fits = np.broadcast_shapes(mask.shape, (len(real), 1, length, total))[2:] == (length, total)
         except Exception:  # the reference raises what NumPy does
             return None
-        return mask if fits else None
+        mask = np.asarray(found[0])
+        return mask if mask.ndim in (2, 4) and mask.shape[-1] == total else None
 
     def _feeds(self, length: int, past: int, real: Array) -> dict[str, Array]:
         """All inputs; those that are asked for their shapes alone are one number, seen as many."""
@@ -210,7 +209,7 @@ def _integers(value: ir.Value) -> bool:
 def _kinds(mask: Array, length: int, real: Array) -> set[Kind]:
     """What a mask of two rows with these real keys may be."""
     seen = _seen(mask)
-    if mask.ndim not in (2, 4) or (seen is not mask and not (seen | (mask <= HIDDEN)).all()):
+    if seen is not mask and not (seen | (mask <= HIDDEN)).all():
         return set()
     found: set[Kind] = {"real"} if (seen == real[:, None, None]).all() else set()
     causal = _causal(length, real.shape[1])
@@ -220,8 +219,8 @@ def _kinds(mask: Array, length: int, real: Array) -> set[Kind]:
 
 
 def _bounded(mask: Array, length: int) -> bool:
-    seen = _seen(mask)
-    return bool(seen.any(-1).all()) and not (seen & ~_causal(length, seen.shape[-1])).any()
+    seen, causal = _seen(mask), _causal(length, mask.shape[-1])
+    return seen.shape[-2:] == causal.shape and bool(seen.any(-1).all()) and not (seen & ~causal).any()
 
 
 def _seen(mask: Array) -> Array:
