@@ -238,6 +238,7 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", choices=[*ROWS, "zoo", "proofs", []])
     parser.add_argument("--models", default="", help="zoo and proofs: these presets alone, separated by commas")
     parser.add_argument("--minutes", type=float, default=30.0, help="zoo: begin no further case after so long")
+    parser.add_argument("--opset", type=int, default=23, help="proofs: of the exports, which passes may raise")
     given = parser.parse_args()
     exports = Exports(given.folder)
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -246,7 +247,7 @@ def main() -> None:
         if name == "zoo":
             zoo.zoo(given.folder, exports, models, given.minutes)
         elif name == "proofs":
-            zoo.proofs(given.folder, exports, models)
+            zoo.proofs(given.folder, exports, models, given.opset)
         else:
             ROWS[name](exports)
 

@@ -107,18 +107,18 @@ def _name_axes(file: Path, signature: Signature) -> None:
     onnx.save(model, file)
 
 
-def proofs(root: Path, exports: Callable[..., Path], names: Sequence[str] = ()) -> None:
+def proofs(root: Path, exports: Callable[..., Path], names: Sequence[str] = (), opset: int = 23) -> None:
     """What each pass did to every graph at `tiny` and whether it is proved, and the distance from source to result.
 
     The passes were held to the graph before them at export (`bench.proof`); the result is held to the source here.
     """
-    rows = Rows(root / "proofs.jsonl")
+    rows = Rows(root / f"proofs-{opset}.jsonl")
     for name in names or PRESETS:
         for phase in phases(PRESETS[name]):
             if rows.has(model=name, phase=phase):
                 continue
             try:
-                artifact = ExportedModel.open(exports(name, phase, target="ort-cpu", size="tiny"))
+                artifact = ExportedModel.open(exports(name, phase, opset=opset, target="ort-cpu", size="tiny"))
             except ExportError as error:
                 rows.add(
                     {
