@@ -147,3 +147,11 @@ def test_layouts_cancel_only_where_nothing_changes(flat: str, perm: str, applied
     constants = f"int64[4] heads = {{0, 0, 4, 8}}, int64[3] flat = {{{flat}}}"
     found = model(body, "float[2, 4, 32] x", "float[p, q, r] z", constants)
     assert layout.apply(found).startswith("applied to 1") == applied
+
+
+def test_rows_of_blocks_are_no_rows_of_a_batch() -> None:
+    """As many rows as there are blocks in the batch, each with one mask over all keys."""
+    text = MASK.replace("COMPARE", "GreaterOrEqual").replace("BOUND", "0").replace("LAST", "Or (bounded, self)")
+    text = text.replace("mask =", "whole =").replace("}\n", "  mask = Concat <axis = 0> (whole, whole)\n}\n")
+    model = ir.from_proto(parser.parse_model(text.replace("bool[B, 1, t, t]", "bool[C, 1, t, t]")))
+    assert masks.read(model.graph.outputs[0]) is None
