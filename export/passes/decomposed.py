@@ -234,7 +234,8 @@ def _rewrite(graph: ir.Graph, one: Found, shapes: dict[str, Shape], read: masks.
         return False
     mask = None if one.mask is None else _added(write, one.mask, read)
     alike = all(heads in shapes[str(v.name)] for v in (key, value))
-    if mask is not None and not _taken(read(mask), alike=alike):
+    wide = shapes[str(value.name)][-1] == head
+    if mask is not None and not _taken(read(mask), alike=alike, wide=wide):
         return False
     for known in (*one.queries, *one.keys, *one.values):
         _name(known, shapes[str(known.name)])
@@ -263,11 +264,12 @@ def _added(write: Writer, mask: Mask, read: masks.Read) -> ir.Value:
     return write("Max", mask.value, write.constant(np.float32(LOWEST))) if np.isfinite(says.hides) else mask.value
 
 
-def _taken(says: masks.Mask | None, *, alike: bool) -> bool:
-    """Whether a pass that follows takes a mask; `alike`: there is a key head for each query head."""
+def _taken(says: masks.Mask | None, *, alike: bool, wide: bool) -> bool:
+    """Whether a pass that follows takes a mask, with a key head for each query head (`alike`), and values as wide as
+    keys."""
     if says is None:
         return False
-    return alike if says.kind == "real" else says.padding is None or says.rank == 4
+    return alike if says.kind == "real" else wide and (says.padding is None or says.rank == 4)
 
 
 def _spread(shape: Shape) -> bool:
