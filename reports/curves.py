@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from ..bench.complexity import Fit
 from ..bench.extrapolate import predict
 from ..bench.growth import Growth
-from ..bench.records import Measurement
+from ..bench.records import Measurement, Run
 from ..bench.timing import Interval, median_interval
 from .chart import Axes, Node, Point, loglog
 from .document import Cell, Chart, Table
+from .exports import positions
 from .format import duration, exponent, length, number, span
 from .series import Group, growth
 from .trend import ELSEWHERE, TARGET, TONES, explained
@@ -32,20 +33,20 @@ def drawable(found: Sequence[Group]) -> list[Group]:
     return [group for group in found if any(group.curve(runtime) for runtime in group.lines)]
 
 
-def laws(found: Sequence[Group]) -> Table:
-    """The fitted law of every line of some groups, a row a line."""
+def laws(run: Run, found: Sequence[Group]) -> Table:
+    """The fitted law of every line of some groups, a row a line; nothing beyond where a model's positions end."""
     known = [(group, name, law) for group in found for name in group.lines if (law := growth(group, name))]
     columns = (
         *("model", "phase", "runtime", "c0", "c1 (per token)", "c2 (per token²)"),
         *("judged at n", "exponent", "of theory", "verdict", "exponent over all n", "crossover n*", f"at {TARGET:,}"),
     )
-    rows = tuple(_row(*item) for item in known)
+    rows = tuple(_row(*item, limit=positions(run, item[0])) for item in known)
     return Table(
         "The fitted law of each line", columns, rows, tuple(group.index for group, _, _ in known), details=True
     )
 
 
-def _row(group: Group, runtime: str, law: Growth) -> tuple[Cell, ...]:
+def _row(group: Group, runtime: str, law: Growth, limit: int | None) -> tuple[Cell, ...]:
     terms = zip(law.fit.coefficients, law.fit.intervals, strict=True)
     return (
         Cell(group.name),
@@ -57,8 +58,8 @@ def _row(group: Group, runtime: str, law: Growth) -> tuple[Cell, ...]:
         _power(law.theory),
         Cell(law.word, tone=TONES.get(law.word, "unsure"), note=explained(group, runtime, law)),
         Cell(exponent(law.fit.exponent, law.fit.exponent_interval), law.fit.exponent),
-        _crossover(law.fit),
-        _ahead(law.fit),
+        _crossover(law.fit, limit),
+        _ahead(law.fit, limit),
     )
 
 
@@ -66,12 +67,16 @@ def _power(value: float | None) -> Cell:
     return Cell("–", tone="muted") if value is None else Cell(exponent(value), value)
 
 
-def _ahead(fit: Fit) -> Cell:
+def _ahead(fit: Fit, limit: int | None) -> Cell:
+    if limit is not None and limit < TARGET:
+        return Cell(f"beyond its {limit:,} positions", tone="muted")
     low, mid, high = predict(fit, TARGET)
     return Cell(duration(mid, Interval(low, high)), mid)
 
 
-def _crossover(fit: Fit) -> Cell:
+def _crossover(fit: Fit, limit: int | None) -> Cell:
+    if fit.crossover is not None and limit is not None and fit.crossover > limit:
+        return Cell(f"beyond its {limit:,} positions", tone="muted")
     if fit.crossover is not None:
         return Cell(length(fit.crossover, fit.crossover_interval), fit.crossover)
     if fit.crossover_interval is None:

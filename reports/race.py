@@ -49,7 +49,7 @@ def won(group: Group) -> tuple[str, str]:
     ahead = f"{lead(last)} at n = {last.n}" if last.lead else alone
     *others, _ = [list(stretch) for _, stretch in groupby(found, key=_outcome)]
     if not others:
-        return who(last), f"{ahead}; the same at every n" if len(found) > 1 else ahead
+        return who(last), f"{ahead}; the same answer at every n" if len(found) > 1 else ahead
     return who(last), "; ".join((ahead, *(f"{who(stretch[0])} {_where(stretch)}" for stretch in reversed(others))))
 
 

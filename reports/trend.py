@@ -21,7 +21,7 @@ WORDS = {
     "agrees": "as theory says",
     "close": "close to theory",
     "disagrees": "not as theory says",
-    "range too small": "range too small to hold against theory",
+    "range too small": "lengths too few or too near to each other to hold against theory",
     "too noisy": "too noisy to hold against theory",
     "no prediction": "no theory",
 }

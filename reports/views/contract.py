@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ...bench.plan import MOST_S
 from ...bench.plausible import HEADROOM, ceiling
 from ...bench.records import PARITY_LIMIT, Measurement, Run
 from ..control import controlled
@@ -35,7 +36,11 @@ def view(run: Run) -> Section | None:
             f"up to {number(HEADROOM, 1)} times the operations of a bare product in that precision; more for more work",
             _ceilings(run, timed),
         ),
-        ("the same rule to stop", "intervals below ± 2 %, or the time is used up", _stopped(timed)),
+        (
+            "the same rule to stop",
+            f"intervals below ± 2 %, or {MOST_S:g} s for one n, or less in haste",
+            _stopped(timed),
+        ),
     )
     rows = tuple((Cell(rule), Cell(how), Cell(here) if here else Cell("–", tone="muted")) for rule, how, here in rules)
     lead = ("Two times may be compared when everything but the runtime is the same. This is what was kept the same.",)

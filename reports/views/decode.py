@@ -25,7 +25,7 @@ def view(run: Run) -> Section | None:
         return None
     charts = tuple(figure(group, runtimes(run)) for group in drawn)
     whole = _generating(run)
-    tables = tuple(table for table in (whole, laws(drawn)) if table.rows)
+    tables = tuple(table for table in (whole, laws(run, drawn)) if table.rows)
     lead = ("Time of one decode step against the cached tokens before it. A flat line is a past that costs nothing.",)
     return Section("decode", "Decode", lead, (*charts, *tables), (*NOTES, *([_DERIVED] if whole.rows else [])))
 

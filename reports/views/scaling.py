@@ -16,7 +16,7 @@ def view(run: Run) -> Section | None:
     drawn = drawable([group for group in groups(run) if group.phase != "step"])
     if not drawn:
         return None
-    tables = [found for found in (table(run, tuple(drawn)), laws(drawn)) if found and found.rows]
+    tables = [found for found in (table(run, tuple(drawn)), laws(run, drawn)) if found and found.rows]
     notes = (*NOTES, RULE) if len(tables) > 1 else NOTES
     charts = tuple(figure(group, runtimes(run)) for group in drawn)
     lead = ("Time against the new tokens of a pass. Both axes are logarithmic, so a power of n is a straight line.",)

@@ -8,6 +8,7 @@ from ...bench.records import PARITY_LIMIT, Measurement, Run
 from ...bench.timing import Comparison
 from ..document import Cell, Section, Table, Tone
 from ..format import exponent, number, ratio, span
+from ..race import places
 from ..series import (
     BASE,
     SPEED_TONES,
@@ -35,6 +36,11 @@ def view(run: Run) -> Section | None:
     return Section("summary", "Verdicts", (), (_table(run, found),), _reading(run))
 
 
+def _timed(group: Group) -> Sequence[int]:
+    """The lengths that have a time; all that were tried where none has."""
+    return [place.n for place in places(group)] or group.lengths
+
+
 def _table(run: Run, found: Sequence[Group]) -> Table:
     names = tried(run)
     others = [name for name in names if name != BASE and BASE in names]
@@ -46,7 +52,7 @@ def _table(run: Run, found: Sequence[Group]) -> Table:
         (
             Cell(group.name),
             Cell(group.label),
-            Cell(span(group.lengths), max(group.lengths)),
+            Cell(span(_timed(group)), max(_timed(group))),
             _faithful(run, group),
             *(_parity(group.lines.get(name, ())) for name in names),
             *(_speed(group, name) for name in others),

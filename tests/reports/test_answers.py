@@ -65,7 +65,7 @@ def test_the_fastest_with_its_lead() -> None:
     found = line(fake_run(), FASTEST, model="bert-base")
     assert found.head == "ort-cpu"
     assert figures(found.detail)[0] == pytest.approx(LAWS["bert-base"].faster, rel=0.03)
-    assert found.detail.endswith("over torch at n = 512; the same at every n")  # 1024 was never measured
+    assert found.detail.endswith("over torch at n = 512; the same answer at every n")  # 1024 was never measured
 
 
 def test_lines_that_cross_are_told_length_by_length() -> None:
