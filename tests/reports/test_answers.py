@@ -19,6 +19,7 @@ from .reading import answers, records, tables, verdicts
 
 Law = Callable[[int], float]
 MS = 1e6
+LAWS_TABLE = "The fitted law of each line"
 
 
 def run_of(laws: dict[str, Law], lengths: tuple[int, ...], *, noise: float = 0.002, phase: str = "forward") -> Run:
@@ -159,8 +160,33 @@ def test_too_few_lengths_or_too_much_noise_give_no_time_at_32768() -> None:
 def test_a_model_whose_positions_end_is_not_extrapolated() -> None:
     run = run_of({"torch": lambda n: MS * n}, (64, 128, 256))
     facts = {"model": "gpt2", "size": "small", "phase": "forward", "dtype": "fp32", "max_tokens": 1024}
-    found = line(replace(run, header={**run.header, "exports": [facts]}), AHEAD)
+    ending = replace(run, header={**run.header, "exports": [facts]})
+    found = line(ending, AHEAD)
     assert (found.head, found.detail) == ("not possible", "this model has 1,024 positions")
+    (law,) = records(tables(document(ending), "scaling")[LAWS_TABLE])
+    assert law["at 32,768"].text == "beyond its 1,024 positions"
+
+
+def test_a_crossover_beyond_the_positions_is_none() -> None:
+    run = run_of({"torch": lambda n: MS * n + 500 * n * n}, (64, 128, 256, 512))  # n* = 2000
+    facts = {"model": "gpt2", "size": "small", "phase": "forward", "dtype": "fp32", "max_tokens": 1024}
+    (law,) = records(tables(document(replace(run, header={**run.header, "exports": [facts]})), "scaling")[LAWS_TABLE])
+    assert law["crossover n*"].text == "beyond its 1,024 positions"
+    (law,) = records(tables(document(run), "scaling")[LAWS_TABLE])
+    assert 1500 < figures(law["crossover n*"].text)[0] < 2700
+
+
+def test_the_names_of_scaled_models_are_explained() -> None:
+    (found,) = (part for part in document(fake_run()).sections if part.key == "answers")
+    assert "@ small is the architecture of that name at dim 256, 4 layers and random weights" in " ".join(found.notes)
+
+
+def test_a_verdict_names_the_lengths_that_have_a_time() -> None:
+    run = run_of({"torch": lambda n: MS * n}, (64, 128, 256))
+    *timed, last = run.measurements
+    left = replace(last, status="skipped", reason="beyond the table", blocks_ns=())
+    found = verdicts(document(replace(run, measurements=(*timed, left))))
+    assert found["gpt2", "forward"]["n"].text == "64–128"
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", [3], [{"model": 1}], [{"model": "gpt2", "max_tokens": "many"}]])
