@@ -88,5 +88,6 @@ def test_the_command_without_faults(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(zoo, "tasks", lambda *, planted: [zoo.Task("gpt2", "step", seed, planted) for seed in (0, 1)])
     found = CliRunner().invoke(app, ["mutate", "--all", "--unmutated", "--into", str(tmp_path)])
     assert found.exit_code == 1, "a graph that is right fails"
+    assert found.stdout.splitlines()[-1] == "1 of 2 graphs without a fault pass"
     assert "1 of 2 graphs pass" in (tmp_path / "mutations.md").read_text()
     assert CliRunner().invoke(app, ["mutate", "--unmutated", str(tmp_path)]).exit_code == 2
