@@ -39,9 +39,7 @@ NOTHING = ("Identity", "Cast", "Dropout")  # between floats of one type, and in 
 # Two runs, all of whose sizes differ: a dimension that does too is free, and its pair of sizes says which.
 RUNS = ({"batch": 2, "length": 5, "past": 11}, {"batch": 3, "length": 7, "past": 13})
 APART = (3, 4)  # between lengths of an encoder and a decoder, where they may differ: 0 in both runs where not
-LOWEST = (
-    float(np.finfo(np.float32).min) / 2
-)  # hides a key as the lowest number does, which ORT's Attention takes for -inf
+LOWEST = float(np.finfo(np.float32).min) / 2  # hides a key as the lowest number does, which ORT takes for -inf
 Shape = tuple[int | str | None, ...]
 
 
@@ -235,7 +233,7 @@ def _rewrite(graph: ir.Graph, one: Found, shapes: dict[str, Shape], read: masks.
     mask = None if one.mask is None else _added(write, one.mask, read)
     alike = all(heads in shapes[str(v.name)] for v in (key, value))
     wide = shapes[str(value.name)][-1] == head
-    if mask is not None and not _taken(read(mask), alike=alike, wide=wide):
+    if not (alike if mask is None else _taken(read(mask), alike=alike, wide=wide)):
         return False
     for known in (*one.queries, *one.keys, *one.values):
         _name(known, shapes[str(known.name)])
