@@ -61,18 +61,16 @@ class Proof:
                 yield f"{words}, {padding} padding", feeds, graph.run(feeds)
 
     def _shapes(self) -> Iterator[tuple[dict[str, int], Padding]]:
-        cached = any("past" in axis for axis in self._signature.axes)
         limits = [spec.limit for spec in self._signature.inputs if spec.name == "position_ids" and spec.limit]
-        pasts = PASTS if cached else (0,)
+        pasts = PASTS if self._signature.cached else (0,)
         usual = [(length, past, row) for length, past, row in product(LENGTHS, pasts, ROWS)]
         long_ones = [(*long, ROWS[0]) for long in (*LONG_ONES, *self._long_pasts())]
         for length, past, (batch, padding) in usual + long_ones:
             if all(length + past <= limit for limit in limits):
                 yield self._signature.sizes(batch=batch, length=length, past=past), padding
-        for length, (batch, padding) in product(
-            (2, 7), ROWS
-        ):  # where an encoder and a decoder have lengths of their own
-            yield self._signature.sizes(batch=batch, length=length, past=pasts[-1], apart=3), padding
+        if len(self._signature.lengths) > 1:  # an encoder's and a decoder's are not always equal
+            for length, (batch, padding) in product((2, 7), ROWS):
+                yield self._signature.sizes(batch=batch, length=length, past=pasts[-1], apart=3), padding
 
     def _long_pasts(self) -> Iterator[tuple[int, int]]:
         """One token on both sides of the past from which groups are rows: of so many numbers in a layer's keys."""

@@ -50,18 +50,31 @@ class Signature:
         dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))
         return frozenset(part for dim in dims for part in _parts(dim) if not part.isdecimal())
 
+    @property
+    def cached(self) -> bool:
+        """Whether an axis counts tokens of a past."""
+        return any("past" in axis.lower() for axis in self.axes)
+
+    @property
+    def lengths(self) -> tuple[str, ...]:
+        """The axes of new tokens in the order of their names: more than one where an encoder has its own."""
+        rows = self._rows()
+        return tuple(sorted(axis for axis in self.axes if axis not in rows and _role(axis) == "new"))
+
     def sizes(self, *, batch: int, length: int, past: int, apart: int = 0) -> dict[str, int]:
         """A size for each free axis: a batch by its name or its place, then the past, past and new tokens, or new ones.
 
         What always comes first, and is not all there is, is a batch. Of several axes of new tokens, such as those of an
-        encoder and a decoder, each is `apart` longer than the one before, in the order of their names.
+        encoder and a decoder, each is `apart` longer than the one before.
         """
+        rows, by_role = self._rows(), {"batch": batch, "total": past + length, "past": past, "new": length}
+        found = {axis: batch if axis in rows else by_role[_role(axis)] for axis in self.axes}
+        return found | {axis: length + index * apart for index, axis in enumerate(self.lengths)}
+
+    def _rows(self) -> set[str]:
         free = [[dim if isinstance(dim, str) else "" for dim in spec.shape] for spec in self.inputs]
         first = {shape[0] for shape in free if len(shape) > 1} - {dim for shape in free for dim in shape[1:]}
-        rows = first if self.axes - first else set()
-        found = {axis: batch if axis in rows else _size(axis.lower(), batch, length, past) for axis in self.axes}
-        new = sorted(axis for axis in self.axes if axis not in rows and _is_new(axis.lower()))
-        return found | {axis: length + index * apart for index, axis in enumerate(new)}
+        return first if self.axes - first else set()
 
     def feeds(self, sizes: Sizes, *, seed: int = 0, padding: Padding = "none") -> dict[str, Array]:
         """Deterministic inputs at the given sizes.
@@ -95,16 +108,9 @@ def _positions(feeds: Feeds, past: int) -> Array:
     return np.broadcast_to(past + np.arange(wanted.shape[-1]), wanted.shape).astype(wanted.dtype)
 
 
-def _size(name: str, batch: int, length: int, past: int) -> int:
-    if "batch" in name:
-        return batch
-    if "total" in name:
-        return past + length
-    return past if "past" in name else length
-
-
-def _is_new(name: str) -> bool:
-    return not any(other in name for other in ("batch", "total", "past"))
+def _role(axis: str) -> str:
+    """What the name of an axis says."""
+    return next((role for role in ("batch", "total", "past") if role in axis.lower()), "new")
 
 
 def _parts(dim: str) -> list[str]:

@@ -54,6 +54,11 @@ class Group:
         """Every n of any line, in order."""
         return tuple(sorted({m.case.length for line in self.lines.values() for m in line}))
 
+    @property
+    def timed(self) -> tuple[int, ...]:
+        """Every n of which some time may be shown, in order."""
+        return tuple(sorted({m.case.length for runtime in self.lines for m in self.shown(runtime)}))
+
     def shown(self, runtime: str) -> tuple[Measurement, ...]:
         """The measurements of a runtime whose times may be shown."""
         return tuple(m for m in self.lines.get(runtime, ()) if m.median_ns and untimed(m) is None)

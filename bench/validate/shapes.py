@@ -28,7 +28,7 @@ Case = tuple[dict[str, int], Padding]
 def grid(candidate: Candidate) -> list[Case]:
     """Sizes to try: batch 1 and 3, lengths below and above what was traced, with and without a past and padding."""
     axes = candidate.signature.axes
-    pasts = PASTS if any("past" in axis for axis in axes) else (0,)
+    pasts = PASTS if candidate.signature.cached else (0,)
     limit = min(
         (spec.limit for spec in candidate.signature.inputs if spec.name == made.POSITIONS and spec.limit), default=None
     )
@@ -46,11 +46,13 @@ def grid(candidate: Candidate) -> list[Case]:
 def _cases(candidate: Candidate, *, sourced: bool) -> list[Case]:
     """The grid; and an encoder and a decoder of unequal lengths, where a source can say whether the model has these."""
     signature = candidate.signature
-    wanted = ({"batch": 1, "length": 2, "past": 0}, {"batch": 3, "length": 7, "past": PASTS[-1]})
-    paddings: tuple[Padding, ...] = ("none", "left")
-    unequal = [(signature.sizes(**size, apart=APART), padding) for size, padding in zip(wanted, paddings, strict=True)]
-    equal = [signature.sizes(**size) for size in wanted]
-    return grid(candidate) + [case for case, same in zip(unequal, equal, strict=True) if sourced and case[0] != same]
+    if not sourced or len(signature.lengths) < 2:
+        return grid(candidate)
+    return [
+        *grid(candidate),
+        (signature.sizes(batch=1, length=2, past=0, apart=APART), "none"),
+        (signature.sizes(batch=3, length=7, past=PASTS[-1], apart=APART), "left"),
+    ]
 
 
 def _all_feeds(candidate: Candidate, cases: Sequence[Case]) -> Iterator[Feeds]:

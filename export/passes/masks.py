@@ -113,7 +113,7 @@ class Question:
 
         A number is what is small and the same in two runs that have no size in common.
         """
-        one, other = self._values(12, 0), self._values(3, 20) if self._cached else None
+        one, other = self._values(12, 0), self._values(3, 20) if self._signature.cached else None
         other = other or self._values(5, 0)  # what asks for another input's tokens has no past
         if one is None or other is None:
             return None
@@ -147,14 +147,10 @@ class Question:
     def _evaluator(self) -> ReferenceEvaluator:
         return ReferenceEvaluator(self._model)
 
-    @cached_property
-    def _cached(self) -> bool:
-        return any("past" in axis.lower() for axis in self._signature.axes)
-
     def _tries(self, lengths: set[int]) -> Iterator[tuple[int, int]]:
         """New tokens and past ones."""
         further = [size for n in sorted(lengths) for size in ((n, 0), (1, n - 1), (2, n - 2))]
-        yield from ((length, past) for length, past in (*USUAL, *further) if self._cached or not past)
+        yield from ((length, past) for length, past in (*USUAL, *further) if self._signature.cached or not past)
 
     def _paddings(self, total: int) -> Iterator[Array]:
         """Which keys are real in two rows: all, and some where the mask asks."""

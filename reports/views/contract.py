@@ -38,7 +38,7 @@ def view(run: Run) -> Section | None:
         ),
         (
             "the same rule to stop",
-            f"intervals below ± 2 %, or {MOST_S:g} s for one n, or less in haste",
+            f"intervals below ± 2 %, or at most {MOST_S:g} s for one n",
             _stopped(timed),
         ),
     )

@@ -8,7 +8,6 @@ from ...bench.records import PARITY_LIMIT, Measurement, Run
 from ...bench.timing import Comparison
 from ..document import Cell, Section, Table, Tone
 from ..format import exponent, number, ratio, span
-from ..race import places
 from ..series import (
     BASE,
     SPEED_TONES,
@@ -36,9 +35,10 @@ def view(run: Run) -> Section | None:
     return Section("summary", "Verdicts", (), (_table(run, found),), _reading(run))
 
 
-def _timed(group: Group) -> Sequence[int]:
+def _lengths(group: Group) -> Cell:
     """The lengths that have a time; all that were tried where none has."""
-    return [place.n for place in places(group)] or group.lengths
+    found = group.timed or group.lengths
+    return Cell(span(found), max(found))
 
 
 def _table(run: Run, found: Sequence[Group]) -> Table:
@@ -52,7 +52,7 @@ def _table(run: Run, found: Sequence[Group]) -> Table:
         (
             Cell(group.name),
             Cell(group.label),
-            Cell(span(_timed(group)), max(_timed(group))),
+            _lengths(group),
             _faithful(run, group),
             *(_parity(group.lines.get(name, ())) for name in names),
             *(_speed(group, name) for name in others),
