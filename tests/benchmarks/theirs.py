@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,13 +46,20 @@ def _export(file: Path, *, dynamo: bool) -> None:
     sizes = {"hidden_size": 256, "intermediate_size": 896, "num_attention_heads": 8, "num_key_value_heads": 2}
     config = transformers.LlamaConfig(**sizes, vocab_size=4096, num_hidden_layers=4, max_position_embeddings=8192)
     torch.manual_seed(0)
-    model, ids = Logits(transformers.LlamaForCausalLM(config).eval()), torch.ones(2, 7, dtype=torch.int64)
-    names = ["input_ids", "attention_mask"]
+    write(file, transformers.LlamaForCausalLM(config).eval(), torch.ones(2, 7, dtype=torch.int64), dynamo=dynamo)
+
+
+def write(file: Path, model: nn.Module, ids: Tensor, *, dynamo: bool, **options: Any) -> None:
+    """A file as users make it, batch and sequence free, by torch.export or TorchScript; more options are torch's."""
+    names, free = ["input_ids", "attention_mask"], {0: "batch", 1: "sequence"}
+    if dynamo:
+        dims = {axis: torch.export.Dim(name) for axis, name in free.items()}
+        options |= {"dynamic_shapes": (dims, dims), "external_data": False, "verbose": False}
+    else:
+        options |= {"dynamic_axes": dict.fromkeys(names, free)}
+    given = (ids, torch.ones_like(ids))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if dynamo:
-            free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
-            options = {"dynamic_shapes": (free, free), "external_data": False, "verbose": False}
-        else:
-            options = {"dynamic_axes": {key: {0: "batch", 1: "sequence"} for key in names}}
-        torch.onnx.export(model, (ids, ids), file, dynamo=dynamo, input_names=names, output_names=["logits"], **options)
+        warnings.simplefilter("ignore")  # of theirs, about their own code
+        torch.onnx.export(
+            Logits(model), given, file, dynamo=dynamo, input_names=names, output_names=["logits"], **options
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -13,13 +12,13 @@ import pytest
 import torch
 import transformers
 from onnx import parser
-from torch import Tensor, nn
 
 from isorun.bench.proof import Proof
 from isorun.export import passes
 from isorun.export.artifact import graph_signature
 from isorun.runtimes.reference import Float64Graph
 
+from ...benchmarks.theirs import write as write_theirs
 from ..folders import tokens, write
 
 # Keys and values of 2 heads for 4 query heads, in a graph without any declared shape but those of its inputs.
@@ -135,35 +134,14 @@ def test_without_a_proof_nothing_is_guessed() -> None:
     assert kinds(model)["Softmax"] == 1
 
 
-class Logits(nn.Module):
-    """A model of transformers with a mask, as many export it."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        found: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
-        return found
-
-
 @pytest.mark.parametrize("dynamo", [True, False], ids=["torch.export", "TorchScript"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_exports_that_users_have_are_fused(tmp_path: Path, dynamo: bool, attention: str) -> None:
     """Llama as both of torch's exporters write it, at opsets of theirs, without isorun's help."""
     folder = write("llama", tmp_path / "llama")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention).eval()
-    ids, file = tokens((2, 7)), tmp_path / "theirs.onnx"
-    names = {"input_names": ["input_ids", "attention_mask"], "output_names": ["logits"]}
-    axes = {0: "batch", 1: "sequence"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of theirs, about their own code
-        if dynamo:
-            free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
-            options = {"opset_version": 18, "dynamic_shapes": (free, free), "external_data": False, "verbose": False}
-        else:
-            options = {"opset_version": 17, "dynamic_axes": dict.fromkeys(names["input_names"], axes)}
-        torch.onnx.export(Logits(model), (ids, torch.ones_like(ids)), file, dynamo=dynamo, **names, **options)
+    file = tmp_path / "theirs.onnx"
+    write_theirs(file, model, tokens((2, 7)), dynamo=dynamo, opset_version=18 if dynamo else 17)
     graph = ir.load(file)
     notes = fuse(graph)
     assert [note.split(",")[0] for note in (notes[0], notes[2])] == [
