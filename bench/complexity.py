@@ -34,8 +34,7 @@ from .timing import Interval
 
 Array = NDArray[np.float64]
 
-# The non-empty sets of terms: with three unknowns, non-negative least squares is the best feasible one of seven.
-_SUBSETS = [list(subset) for size in (1, 2, 3) for subset in combinations(range(3), size)]
+TERMS = 3
 # A term whose share of the time stays below this at every length is rounding, not cost.
 _NEGLIGIBLE = 1e-9
 # A length with fewer blocks says too little about its own noise and borrows that of all lengths.
@@ -73,25 +72,32 @@ class Fit:
         return (c1 * n + 2 * c2 * n * n) / self.predict(n)
 
 
-def fit(lengths: Sequence[int], blocks: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = 1000) -> Fit:
+def fit(
+    lengths: Sequence[int],
+    blocks: Sequence[Sequence[float]],
+    *,
+    terms: int = TERMS,
+    seed: int = 0,
+    resamples: int = 1000,
+) -> Fit:
     """Fit c0, c1, c2 ≥ 0 by least squares on the relative error; `blocks[i]` are the block medians at `lengths[i]`.
 
-    The time at a length is the median of its blocks. Three lengths with one block each leave nothing to judge the noise
-    by: every interval is then 0 to infinity.
+    The time at a length is the median of its blocks. With two `terms` the law is a straight line, and c2 is 0. As many
+    lengths as terms with one block each leave nothing to judge the noise by: every interval is then 0 to infinity.
 
     Raises:
-        ValueError: fewer than three distinct lengths; a length below 1; a length without positive, finite times.
+        ValueError: fewer distinct lengths than terms; a length below 1; a length without positive, finite times.
     """
-    _check(lengths, blocks)
+    _check(lengths, blocks, terms)
     times = np.array([np.median(block) for block in blocks])  # [L]
     rows = np.vander(np.asarray(lengths, dtype=np.float64), 3, increasing=True) / times[:, None]  # [L, 3]
-    estimate = _non_negative(rows, np.ones((1, len(times))))[0]
+    estimate = _non_negative(rows, np.ones((1, len(times))), terms)[0]
     residuals = rows @ estimate - 1
     rng = np.random.default_rng(seed)
-    noise = _noise(blocks, rng, resamples)  # [R, L]
+    noise = _noise(blocks, rng, resamples, terms)  # [R, L]
     both = noise + _misfit(rows[:, estimate > 0], residuals, noise, rng)
     # The t-distribution with one degree of freedom can overflow; a factor of e^20 is already no information.
-    draws = _non_negative(rows, np.exp(both.clip(-20, 20)))  # [R, 3]
+    draws = _non_negative(rows, np.exp(both.clip(-20, 20)), terms)  # [R, 3]
     weights = _slope_weights(lengths)
     exponent = float(np.log(times) @ weights)
     slopes = exponent + (noise if noise.any() else both) @ weights  # [R]
@@ -111,10 +117,10 @@ def fit(lengths: Sequence[int], blocks: Sequence[Sequence[float]], *, seed: int 
     )
 
 
-def _check(lengths: Sequence[int], blocks: Sequence[Sequence[float]]) -> None:
+def _check(lengths: Sequence[int], blocks: Sequence[Sequence[float]], terms: int) -> None:
     distinct = len(set(lengths))
-    if distinct < 3:
-        raise ValueError(f"three terms need at least 3 distinct lengths, got {distinct}")
+    if distinct < terms:
+        raise ValueError(f"{terms} terms need at least {terms} distinct lengths, got {distinct}")
     if len(lengths) != len(blocks):
         raise ValueError(f"{len(lengths)} lengths but blocks for {len(blocks)}")
     if min(lengths) < 1:
@@ -124,12 +130,15 @@ def _check(lengths: Sequence[int], blocks: Sequence[Sequence[float]]) -> None:
             raise ValueError(f"length {length} needs positive, finite times, got {list(block)}")
 
 
-def _non_negative(rows: Array, targets: Array) -> Array:
-    """Non-negative least squares for many right-hand sides: rows [L, 3], targets [R, L] -> coefficients [R, 3]."""
+def _non_negative(rows: Array, targets: Array, terms: int) -> Array:
+    """Non-negative least squares for many right-hand sides: rows [L, 3], targets [R, L] -> coefficients [R, 3].
+
+    With so few terms it is the best feasible one of the fits with each non-empty set of them.
+    """
     scale = np.linalg.norm(rows, axis=0)
     best = np.full(len(targets), np.inf)
     coefficients = np.zeros((len(targets), 3))
-    for subset in _SUBSETS:
+    for subset in _subsets(terms):
         columns = rows[:, subset] / scale[subset]
         solution = targets @ np.linalg.pinv(columns).T
         error = ((solution @ columns.T - targets) ** 2).sum(axis=1)
@@ -141,14 +150,18 @@ def _non_negative(rows: Array, targets: Array) -> Array:
     return fitted
 
 
-def _noise(blocks: Sequence[Sequence[float]], rng: np.random.Generator, resamples: int) -> Array:
+def _subsets(terms: int) -> list[list[int]]:
+    return [list(subset) for size in range(1, terms + 1) for subset in combinations(range(terms), size)]
+
+
+def _noise(blocks: Sequence[Sequence[float]], rng: np.random.Generator, resamples: int, terms: int = TERMS) -> Array:
     """Relative deviations of the median at each length when its blocks are drawn again, [R, L]."""
     logs = [np.log(np.asarray(block, dtype=np.float64)) for block in blocks]
     own = [values - np.median(values) for values in logs]
     # Deviations from the median of the same few values are too small by this factor on average.
     shared = [values * math.sqrt(len(values) / (len(values) - 1)) for values in own if len(values) > 1]
-    if not shared and len(blocks) == 3:
-        return np.empty((0, 3))
+    if not shared and len(blocks) == terms:
+        return np.empty((0, terms))
     pool = np.concatenate(shared) if shared else np.zeros(1)
     sources = [values if len(values) >= _OWN_BLOCKS else pool for values in own]
     draws = [rng.choice(source, (resamples, len(values))) for source, values in zip(sources, own, strict=True)]

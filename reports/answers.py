@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from ..bench.records import PARITY_LIMIT, Run, Verdict
 from ..bench.timing import Interval
+from .ahead import SURE, TARGET, ahead
 from .batches import Gain, largest, sentence
 from .document import Answer, Card, Line, Tone
-from .exports import positions
 from .format import duration, listing, number, plural, ratio
 from .generations import Generation, generations
 from .race import won
 from .series import Group, distance, groups, objection, verdict_of, worst
 from .sparse import QUESTION, answered
-from .trend import SURE, TARGET, UNKNOWN, ahead, grown, leader
+from .trend import UNKNOWN, grown, leader
 
 FAITHFUL, FASTEST, GROWTH = "Exports faithfully?", "Fastest here?", "How does it grow?"
 AHEAD = f"At {TARGET:,} tokens?"
@@ -123,7 +123,7 @@ def _sparse(run: Run, group: Group, runtime: str) -> Line | None:
 
 
 def _ahead(run: Run, group: Group, runtime: str) -> Line:
-    head, detail = ahead(group, runtime, positions(run, group))
+    head, detail = ahead(run, group, runtime)
     tone: Tone = "unsure" if head == "cannot tell" else "plain"
     return Line(group.label, head, detail, tone, _place("decode" if group.phase == "step" else "scaling", group))
 

@@ -10,12 +10,13 @@ from ..bench.extrapolate import predict
 from ..bench.growth import Growth
 from ..bench.records import Measurement, Run
 from ..bench.timing import Interval, median_interval
+from .ahead import TARGET, law_ahead
 from .chart import Axes, Node, Point, loglog
 from .document import Cell, Chart, Table
 from .exports import positions
 from .format import duration, exponent, length, number, span
 from .series import Group, growth
-from .trend import ELSEWHERE, TARGET, TONES, explained
+from .trend import ELSEWHERE, TONES, explained
 
 POINTS = 17  # of a fitted curve, evenly on the log axis
 _MS = 1e6  # nanoseconds
@@ -40,13 +41,14 @@ def laws(run: Run, found: Sequence[Group]) -> Table:
         *("model", "phase", "runtime", "c0", "c1 (per token)", "c2 (per token²)"),
         *("judged at n", "exponent", "of theory", "verdict", "exponent over all n", "crossover n*", f"at {TARGET:,}"),
     )
-    rows = tuple(_row(*item, limit=positions(run, item[0])) for item in known)
+    rows = tuple(_row(run, *item) for item in known)
     return Table(
         "The fitted law of each line", columns, rows, tuple(group.index for group, _, _ in known), details=True
     )
 
 
-def _row(group: Group, runtime: str, law: Growth, limit: int | None) -> tuple[Cell, ...]:
+def _row(run: Run, group: Group, runtime: str, law: Growth) -> tuple[Cell, ...]:
+    limit = positions(run, group)
     terms = zip(law.fit.coefficients, law.fit.intervals, strict=True)
     return (
         Cell(group.name),
@@ -59,7 +61,7 @@ def _row(group: Group, runtime: str, law: Growth, limit: int | None) -> tuple[Ce
         Cell(law.word, tone=TONES.get(law.word, "unsure"), note=explained(group, runtime, law)),
         Cell(exponent(law.fit.exponent, law.fit.exponent_interval), law.fit.exponent),
         _crossover(law.fit, limit),
-        _ahead(law.fit, limit),
+        _ahead(law_ahead(run, group, runtime) or law.fit, limit),
     )
 
 

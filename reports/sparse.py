@@ -40,11 +40,16 @@ class Reading:
     instead: str
 
     @property
+    def linear(self) -> bool:
+        """Whether it was measured to be."""
+        return self.word == "sparse" and self.sparse <= ABOVE
+
+    @property
     def head(self) -> str:
-        """Whether it is linear."""
+        """The same in a word."""
         if self.word not in ("sparse", "dense"):
             return UNKNOWN
-        return "yes" if self.word == "sparse" and self.sparse <= ABOVE else "no"
+        return "yes" if self.linear else "no"
 
     @property
     def answer(self) -> str:
@@ -53,7 +58,7 @@ class Reading:
             return f"{self.head}: as if all keys were read, and not {self.reads}"
         if self.word != "sparse":
             return self.head
-        return f"yes, with {self.reads}" if self.head == "yes" else f"no, yet as cheap as {self.reads} can be"
+        return f"yes, with {self.reads}" if self.linear else f"no, yet as cheap as {self.reads} can be"
 
     @property
     def tone(self) -> Tone:

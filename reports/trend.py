@@ -1,20 +1,15 @@
-"""How the time of a group grows, and what that says about lengths nobody measured, in words."""
+"""How the time of a group grows, and whether that is what theory says, in words."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from ..bench.complexity import Fit
-from ..bench.extrapolate import Estimate, largest, predict
 from ..bench.growth import FEWEST, RANGE, TOLERANCE, Growth, adverb
 from .document import Tone
-from .format import duration, exponent, number
+from .format import exponent
 from .race import places
 from .series import Group, growth
 
-TARGET = 32_768  # the length that people ask about
-BUDGET_NS = 1e9
 UNKNOWN = "cannot tell"
 TONES: Mapping[str, Tone] = {"agrees": "good", "close": "near", "disagrees": "bad", "no prediction": "plain"}
 WORDS = {
@@ -42,7 +37,6 @@ READING = (
 )
 ELSEWHERE = f"by the rule under Answers: the exponent over the last doubling of n, within {TOLERANCE:g} of theory's."
 _STEEP = 0.1  # by how much the exponent over all n must differ to be worth a word
-SURE, _ROUGH = 3.0, 30.0  # factors between the ends of an interval up to which it is an answer, or a rough one
 
 
 def leader(group: Group) -> str | None:
@@ -83,38 +77,3 @@ def _short(found: Growth) -> str:
         return ""
     how = "flatter at short n, where fixed costs weigh more" if overall < found.exponent else "steeper at short n"
     return f"; over all n from {first} it is n^{exponent(overall)}, {how}"
-
-
-def ahead(group: Group, runtime: str, limit: int | None) -> tuple[str, str]:
-    """What the law says about `TARGET` tokens and about a second; `limit` is where the model's positions end."""
-    if limit is not None and limit < TARGET:
-        return "not possible", f"this model has {limit:,} positions"
-    law = growth(group, runtime)
-    if law is None:
-        return UNKNOWN, "too few lengths were measured to fit a law"
-    head, detail = _time(law.fit)
-    reach = "" if group.phase == "step" else _reach(law.fit)
-    return head, f"{detail}, on {runtime}{reach}"
-
-
-def _time(fit: Fit) -> tuple[str, str]:
-    estimate = predict(fit, TARGET)
-    ends = f"{duration(estimate.low)} to {duration(estimate.high)}"
-    far = TARGET / max(fit.lengths)
-    reach = f"{number(far, 2)} times the longest measured n" if far > 1 else "within the measured range"
-    if _spread(estimate) <= SURE:
-        return f"about {duration(estimate.mid)}", f"{ends}; {reach}"
-    if _spread(estimate) <= _ROUGH:
-        return f"roughly {duration(estimate.mid)}", f"anything from {ends} fits the data; {reach}"
-    return UNKNOWN, f"the data leave {ends}; {reach}"
-
-
-def _reach(fit: Fit) -> str:
-    estimate = largest(fit, BUDGET_NS)
-    if _spread(estimate) > SURE or estimate.mid < 1:
-        return ""
-    return f"; one second is enough for {number(estimate.mid)} tokens ({number(estimate.low)}–{number(estimate.high)})"
-
-
-def _spread(estimate: Estimate) -> float:
-    return estimate.high / estimate.low if estimate.low > 0 else math.inf

@@ -24,7 +24,8 @@ def view(run: Run) -> Section | None:
         "Brackets are 95 % intervals. Fastest: paired block by block; a runtime that is not surely faster is called "
         "undecided.",
         READING,
-        "Times beyond the longest n assume that the law c0 + c1·n + c2·n² goes on and that memory suffices.",
+        "Times beyond the longest n assume that memory suffices and that the law goes on: c0 + c1·n + c2·n², and "
+        "without c2 where sparse attention was measured to be linear.",
     )
     return Section("answers", "Answers", sentences(run), found, notes if found else ())
 

@@ -47,18 +47,19 @@ def test_an_exact_law_is_recovered(coefficients: tuple[float, float, float]) -> 
         assert (interval.low, interval.high) == pytest.approx((value, value), rel=1e-6, abs=1e-9)
 
 
-def test_coefficients_are_those_of_scipy() -> None:
+@pytest.mark.parametrize("terms", [2, 3])
+def test_coefficients_are_those_of_scipy(terms: int) -> None:
     rng = np.random.default_rng(4)
     active = set()
     for _ in range(60):
         times = law(1) * np.exp(rng.standard_normal(7))  # no law at all, so that every set of terms comes up
-        rows = np.array([[n**power for power in range(3)] for n in LENGTHS]) / times[:, None]
+        rows = np.array([[n**power for power in range(terms)] for n in LENGTHS]) / times[:, None]
         scale = rows.max(axis=0)
         expected = nnls(rows / scale, np.ones(7))[0] / scale
-        found = fit(LENGTHS, [[time] for time in times], resamples=9).coefficients
-        assert found == pytest.approx(expected.tolist(), rel=1e-6, abs=1e-12)
+        found = fit(LENGTHS, [[time] for time in times], terms=terms, resamples=9).coefficients
+        assert found == pytest.approx([*expected.tolist(), *[0.0] * (3 - terms)], rel=1e-6, abs=1e-12)
         active.add(tuple(expected > 0))
-    assert len(active) >= 4
+    assert len(active) >= terms
 
 
 def test_intervals_cover() -> None:
@@ -76,6 +77,15 @@ def test_intervals_cover() -> None:
     assert all(0.93 * runs <= covered[f"c{term}"] <= 0.97 * runs for term in range(3)), covered
     widths = np.median([[(i.high - i.low) / c for i, c in zip(f.intervals, LAW, strict=True)] for f in fits], axis=0)
     assert (widths < [0.3, 0.3, 0.15]).all(), widths  # wide intervals cover, too, and say nothing
+
+
+@pytest.mark.parametrize("lengths", [(1024, 2048), LENGTHS[1:5]])
+def test_a_straight_line_covers_far_beyond_its_lengths(lengths: tuple[int, ...]) -> None:
+    runs, straight = 400, LAW[:2]
+    times = [law(n, straight) for n in lengths]
+    found = [predict(fit(lengths, noisy(times, seed), terms=2, seed=seed), 32768) for seed in range(runs)]
+    covered = sum(low <= law(32768, straight) <= high for low, _, high in found)
+    assert binom.ppf(0.001, runs, 0.95) <= covered <= binom.ppf(0.999, runs, 0.95)
 
 
 def test_the_estimates_are_near_the_truth() -> None:

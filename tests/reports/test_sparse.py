@@ -8,9 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from isorun.bench.extrapolate import predict
 from isorun.bench.records import Run
+from isorun.reports.ahead import TARGET, law_ahead
+from isorun.reports.answers import AHEAD
 from isorun.reports.build import document, render
 from isorun.reports.document import Document, Line
+from isorun.reports.format import duration
 from isorun.reports.series import groups
 from isorun.reports.sparse import QUESTION, reading
 
@@ -69,6 +73,30 @@ def test_a_window_that_is_there_is_called_linear() -> None:
         np.polyfit(np.log(LONG[-2:]), np.log([law(n) for n in LONG[-2:]]), 1)[0] for law in (windowed, full)
     )
     assert f"theory predicts n^{sparse:.2f}, with full attention n^{dense:.2f}" in found.detail
+
+
+@pytest.mark.parametrize("lengths", [LONG, LONG[:2] + LONG[4:]])
+def test_far_beyond_a_window_the_straight_line_goes_on(lengths: tuple[int, ...]) -> None:
+    run = run_of(windowed, lengths)
+    (group,) = groups(run)
+    law = law_ahead(run, group, "torch")
+    assert law is not None
+    assert law.lengths == tuple(n for n in lengths if n >= 2 * WINDOW)  # where `windowed` becomes straight
+    low, mid, high = predict(law, TARGET)
+    assert low <= 1e3 * windowed(TARGET) <= high
+    assert high < 1.1 * low
+    ahead = answers(document(run), "mistral-7b")[AHEAD, "forward"]
+    assert ahead.head == f"about {duration(mid)}"
+    assert f"by the straight line from n = {law.lengths[0]} on" in ahead.detail
+
+
+def test_a_window_that_is_not_there_is_gone_beyond_as_a_square() -> None:
+    run = run_of(full, LONG)
+    (group,) = groups(run)
+    law = law_ahead(run, group, "torch")
+    assert law is not None
+    assert law.lengths == LONG
+    assert law.predict(TARGET) == pytest.approx(1e3 * full(TARGET), rel=0.1)
 
 
 def test_a_window_that_is_not_there_is_found_out() -> None:

@@ -1,0 +1,84 @@
+"""What the measured times say about lengths that nobody measured, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..bench.complexity import Fit, fit
+from ..bench.extrapolate import Estimate, largest, predict
+from ..bench.records import Measurement, Run
+from .exports import positions
+from .format import duration, number
+from .series import Group, growth
+from .sparse import reading
+from .trend import UNKNOWN
+
+TARGET = 32_768  # the length that people ask about
+BUDGET_NS = 1e9
+SURE, _ROUGH = 3.0, 30.0  # factors between the ends of an interval up to which it is an answer, or a rough one
+_OFF = 0.01  # of operations: nearer to a straight line is on it
+
+
+def law_ahead(run: Run, group: Group, runtime: str) -> Fit | None:
+    """The law to go beyond the measured lengths by; None where they are too few.
+
+    That is the fitted one, except where attention that reads part of the keys was measured to be linear. Up to the
+    lengths at which keys are left out its work grows as a square, and beyond them as a straight line; a square fitted
+    through both of these, or to the noise of the last, would rule at any length that is far enough. So a straight line
+    is fitted to the lengths from which the model's operations follow one.
+    """
+    found, line = growth(group, runtime), _straight(run, group, runtime)
+    if found is None or not line:
+        return found.fit if found else None
+    return fit([m.case.length for m in line], [m.block_medians_ns for m in line], terms=2)
+
+
+def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
+    """What the law says about `TARGET` tokens and about a second, unless the model's positions end before."""
+    limit = positions(run, group)
+    if limit is not None and limit < TARGET:
+        return "not possible", f"this model has {limit:,} positions"
+    law = law_ahead(run, group, runtime)
+    if law is None:
+        return UNKNOWN, "too few lengths were measured to fit a law"
+    head, detail = _time(law)
+    straight = f"; by the straight line from n = {law.lengths[0]} on" if _straight(run, group, runtime) else ""
+    reach = "" if group.phase == "step" else _reach(law)
+    return head, f"{detail}{straight}, on {runtime}{reach}"
+
+
+def _straight(run: Run, group: Group, runtime: str) -> Sequence[Measurement]:
+    """The end of a line that was measured to be linear: its last doubling, and the lengths before that at which the
+    model's operations follow the same straight line; empty for any other line."""
+    read = reading(run, group, runtime)
+    if read is None or not read.linear:
+        return ()
+    line, low, high = group.curve(runtime), read.growth.low, read.growth.high
+    work = {m.case.length: m.flops or 0 for m in line}
+    slope = (work[high] - work[low]) / (high - low)
+    off = [n for n in work if n < low and abs(work[high] - slope * (high - n) - work[n]) > _OFF * work[n]]
+    return [m for m in line if m.case.length > max(off, default=0)]
+
+
+def _time(fit: Fit) -> tuple[str, str]:
+    estimate = predict(fit, TARGET)
+    ends = f"{duration(estimate.low)} to {duration(estimate.high)}"
+    far = TARGET / max(fit.lengths)
+    reach = f"{number(far, 2)} times the longest measured n" if far > 1 else "within the measured range"
+    if _spread(estimate) <= SURE:
+        return f"about {duration(estimate.mid)}", f"{ends}; {reach}"
+    if _spread(estimate) <= _ROUGH:
+        return f"roughly {duration(estimate.mid)}", f"anything from {ends} fits the data; {reach}"
+    return UNKNOWN, f"the data leave {ends}; {reach}"
+
+
+def _reach(fit: Fit) -> str:
+    estimate = largest(fit, BUDGET_NS)
+    if _spread(estimate) > SURE or estimate.mid < 1:
+        return ""
+    return f"; one second is enough for {number(estimate.mid)} tokens ({number(estimate.low)}–{number(estimate.high)})"
+
+
+def _spread(estimate: Estimate) -> float:
+    return estimate.high / estimate.low if estimate.low > 0 else math.inf
