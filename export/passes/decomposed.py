@@ -18,8 +18,6 @@ the way. The graph is raised to opset 23, which the kernels' ONNX Runtime has in
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -30,12 +28,10 @@ from ...models.signature import Signature, Sizes
 from ..artifact import graph_signature
 from ..precision.evaluate import Unevaluable, evaluate
 from . import masks
-from .graph import SWAP, Writer, attribute, constant, made_by, replace, sizes
+from .graph import SWAP, Writer, replace, sizes
+from .pieces import Found, Mask, attentions
 
 OPSET = 23
-NUMBERS = ("Mul", "Div")
-LAYOUTS = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Identity", "Cast")
-NOTHING = ("Identity", "Cast", "Dropout")  # between floats of one type, and in inference
 # Two runs, all of whose sizes differ: a dimension that does too is free, and its pair of sizes says which.
 RUNS = ({"batch": 2, "length": 5, "past": 11}, {"batch": 3, "length": 7, "past": 13})
 APART = (3, 4)  # between lengths of an encoder and a decoder, where they may differ: 0 in both runs where not
@@ -43,42 +39,16 @@ LOWEST = float(np.finfo(np.float32).min) / 2  # hides a key as the lowest number
 Shape = tuple[int | str | None, ...]
 
 
-@dataclass(frozen=True)
-class Mask:
-    """What is added to the scores; or, with the `number` that takes their place, the condition under which it does not
-    (`seen`) or does."""
-
-    value: ir.Value
-    number: float | None = None
-    seen: bool = True
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a product with the outcome of a softmax is made of.
-
-    `queries`, `keys` and `values` are what could be q, k and v, the nearest to the product first; `numbers` are the
-    operators and numbers that scale the scores.
-    """
-
-    product: ir.Node
-    queries: tuple[ir.Value, ...]
-    keys: tuple[ir.Value, ...]
-    values: tuple[ir.Value, ...]
-    numbers: tuple[tuple[str, ir.Value], ...]
-    mask: Mask | None
-
-
 def apply(model: ir.Model) -> str:
     """Rewrite every attention that is written out; says how many, or why none."""
-    if not _all(model.graph):
+    if not attentions(model.graph):
         return "not applied: no softmax stands between two products"
     below = model.graph.opset_imports.get("", 0)
     if below < OPSET:
         _raise(model)
     if model.graph.opset_imports.get("", 0) < OPSET:
         return f"not applied: opset {below} cannot be raised to {OPSET}"
-    found = _all(model.graph)
+    found = attentions(model.graph)
     try:
         shapes = _observed(model, found)
     except (Unevaluable, KeyError) as error:
@@ -91,96 +61,6 @@ def apply(model: ir.Model) -> str:
         return f"not applied: none of {len(found)} softmaxes has a mask and heads that fused attention takes"
     raised = f", raised from opset {below} to {OPSET}" if below < OPSET else ""
     return f"applied to {count} of {len(found)} softmaxes{raised}"
-
-
-def _all(graph: ir.Graph) -> list[Found]:
-    return [one for node in graph if (one := _found(node)) is not None]
-
-
-def _found(product: ir.Node) -> Found | None:
-    """Read backwards from a product, or None."""
-    if product.op_type != "MatMul" or product.domain not in ("", "ai.onnx"):
-        return None
-    softmax = made_by(_guarded(product.inputs[0]), "Softmax")
-    if softmax is None or attribute(softmax, "axis", -1) not in (-1, 3):
-        return None
-    for scores, mask in _masked(_plain(softmax.inputs[0])):
-        after, scaled = _scaled(scores)
-        first = made_by(scaled, "MatMul")
-        if first is None:
-            continue
-        before, query = _scaled(first.inputs[0])
-        numbers, keys = _way(first.inputs[1])
-        queries, values = _way(query)[1], _way(product.inputs[1])[1]
-        return Found(product, queries, keys, values, (*before, *numbers, *after), mask)
-    return None
-
-
-def _plain(value: ir.Value | None) -> ir.Value | None:
-    while (node := made_by(value, *NOTHING)) is not None:
-        value = node.inputs[0]
-    return value
-
-
-def _guarded(value: ir.Value | None) -> ir.Value | None:
-    """Without the guard against rows in which nothing is seen: Where(IsNaN(x), 0, x)."""
-    value = _plain(value)
-    guard = made_by(value, "Where")
-    asked = None if guard is None else made_by(guard.inputs[0], "IsNaN")
-    if guard is None or asked is None or asked.inputs[0] is not guard.inputs[2]:
-        return value
-    return _plain(guard.inputs[2])
-
-
-def _masked(value: ir.Value | None) -> Iterator[tuple[ir.Value | None, Mask | None]]:
-    """What the scores without their mask could be, and the mask."""
-    added, chosen = made_by(value, "Add"), made_by(value, "Where")
-    if added is not None:
-        for scores, mask in (added.inputs, reversed(added.inputs)):
-            if mask is not None:
-                yield scores, Mask(mask)
-    elif chosen is not None:
-        where, *both = chosen.inputs
-        for seen, (scores, other) in ((True, both), (False, reversed(both))):
-            number = constant(other)
-            if where is not None and number is not None and number.size == 1 and number.item() <= masks.HIDDEN:
-                yield scores, Mask(where, number.item(), seen)
-    else:
-        yield value, None
-
-
-def _scaled(value: ir.Value | None) -> tuple[tuple[tuple[str, ir.Value], ...], ir.Value]:
-    """The numbers that a value was multiplied with or divided by, and the value before."""
-    numbers = []
-    value = _plain(value)
-    while (node := made_by(value, *NUMBERS)) is not None:
-        one, other = node.inputs
-        if node.op_type == "Mul" and _number(one):
-            one, other = other, one
-        if one is None or other is None or not _number(other):
-            break
-        numbers.append((node.op_type, other))
-        value = _plain(one)
-    assert value is not None  # products and sums have all inputs
-    return tuple(numbers), value
-
-
-def _number(value: ir.Value | None) -> bool:
-    number = constant(value)
-    return number is not None and number.size == 1
-
-
-def _way(value: ir.Value | None) -> tuple[tuple[tuple[str, ir.Value], ...], tuple[ir.Value, ...]]:
-    """The numbers on the way back through layouts, and all values on it."""
-    numbers: list[tuple[str, ir.Value]] = []
-    way: list[ir.Value] = []
-    while value is not None:
-        way.append(value)
-        more, before = _scaled(value)
-        numbers += more
-        node = made_by(value, *LAYOUTS)
-        value = before if before is not value else node.inputs[0] if node is not None else None
-    return tuple(numbers), tuple(way)
 
 
 def _observed(model: ir.Model, found: list[Found]) -> dict[str, Shape]:

@@ -1,56 +1,71 @@
-"""`isorun compare` on real runs: python tests/reports/compare/real_runs.py FOLDER [OPTIONS OF isorun bench]
+"""`isorun compare` on real runs: python tests/reports/compare/real_runs.py FOLDER [RUNS] [OPTIONS OF isorun bench]
 
-Measures the same code twice, then compares the first run with itself, with the second, and the second with a copy of
-itself in which one runtime takes 5 % longer. The first two must call no regression, the third must. Whether the first
-run against that copy is called as well says how far the noise of this machine reaches from run to run.
+Measures the same code several times (five, unless told), or takes the runs that the folder already has, and compares
+every two of them both ways: as they are, where any call of a change is a false one, and with one runtime of the second
+5 % slower, which should be called. A run against itself must be the same throughout.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
-ISORUN = [sys.executable, "-P", "-m", "isorun"]
-SLOWED, FACTOR = "ort-cpu", 1.05
+from isorun.bench.records import Measurement, Run
+from isorun.bench.runfolder import read_run
+from isorun.reports.compare.comparison import Comparison, compare
+from isorun.reports.compare.words import change
+
+SLOWED, FACTOR, RUNS = "ort-cpu", 1.05, 5
+OPTIONS = ("--models", "gpt2,llama3-8b,bert-base,mistral-7b,lstm", "--seq", "64:512:2x")
 
 
-def main(folder: Path, options: list[str]) -> int:
-    """Exit status 1 where the same code was called a regression, or 5 % more was not."""
-    folder.mkdir(parents=True)
-    first, second = (measure(folder, options) for _ in range(2))
-    slowed = slow(second, folder / "slowed")
-    pairs = ((first, first), (first, second), (second, slowed), (first, slowed))
-    itself, same, more, across = (compare(base, head) for base, head in pairs)
-    sys.stdout.write(f"status: itself {itself}, same code {same}, {SLOWED} × {FACTOR}: {more}, across runs: {across}\n")
-    return int((itself, same, more) != (0, 0, 1))
+def main(folder: Path, count: int, options: list[str]) -> int:
+    """Exit status 1 where a run differs from itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    while len(list(folder.glob("isorun-runs/*/"))) < count:
+        subprocess.run([sys.executable, "-P", "-m", "isorun", "bench", *options], cwd=folder, check=True)
+    runs = [read_run(path) for path in sorted(folder.glob("isorun-runs/*/"))]
+    pairs = list(permutations(runs, 2))
+    alike = [compare([base, head]) for base, head in pairs]
+    more = [compare([base, slowed(head)]) for base, head in pairs]
+    for (base, head), one, other in zip(pairs, alike, more, strict=True):
+        said = f"{base.folder.name[-6:]} → {head.folder.name[-6:]}: {told(one)}; slowed: {told(other)}"
+        sys.stdout.write(f"{said}\n")
+    itself = [compare([run, run]) for run in runs]
+    sys.stdout.write(
+        f"called a regression: a run against itself {regressed(itself)}, the same code {regressed(alike)}, "
+        f"{SLOWED} × {FACTOR} {regressed(more)}\n"
+    )
+    return int(any(found.word != "same" for one in itself for found in one.changes))
 
 
-def measure(folder: Path, options: list[str]) -> Path:
-    """One run; its path is that of the page in the last line."""
-    done = subprocess.run([*ISORUN, "bench", *options], cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
-    return folder / Path(done.stdout.strip().splitlines()[-1]).parent
+def slowed(run: Run) -> Run:
+    """The same run with every sample of one runtime longer, those of its twin as well."""
+    return replace(run, measurements=tuple(_longer(m) if m.case.runtime == SLOWED else m for m in run.measurements))
 
 
-def slow(run: Path, copy: Path) -> Path:
-    """The same run with every sample of one runtime longer."""
-    shutil.copytree(run, copy)
-    lines = []
-    for line in (run / "records.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        if record["kind"] == "measurement" and record["case"]["runtime"] == SLOWED:
-            record["blocks_ns"] = [[round(ns * FACTOR) for ns in block] for block in record["blocks_ns"]]
-        lines.append(json.dumps(record) + "\n")
-    (copy / "records.jsonl").write_text("".join(lines))
-    return copy
+def _longer(m: Measurement) -> Measurement:
+    blocks, twin = (
+        tuple(tuple(round(ns * FACTOR) for ns in block) for block in taken) for taken in (m.blocks_ns, m.twin_ns)
+    )
+    return replace(m, blocks_ns=blocks, twin_ns=twin)
 
 
-def compare(base: Path, head: Path) -> int:
-    """The exit status; what is said goes to the terminal."""
-    return subprocess.run([*ISORUN, "compare", str(base), str(head)]).returncode
+def told(found: Comparison) -> str:
+    """What is said of each runtime."""
+    whole = ", ".join(f"{one.runtime} {change(one)} {one.word}" for one in found.overall)
+    return f"{whole}; {len(found.called('slower'))} cases slower, {len(found.called('faster'))} faster"
+
+
+def regressed(found: list[Comparison]) -> str:
+    """How many of them."""
+    return f"{sum(one.regressed for one in found)} of {len(found)}"
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:] or ["quick"]))
+    given = sys.argv[2:]
+    several = int(given.pop(0)) if given and given[0].isdigit() else RUNS
+    sys.exit(main(Path(sys.argv[1]), several, given or list(OPTIONS)))
