@@ -25,6 +25,10 @@ class WorkerError(Exception):
     """A request that failed in the worker; the message is the reason for a row. The worker lives on."""
 
 
+class WorkerUnsuited(WorkerError):
+    """The runtime runs nothing of this kind; see `runtimes.base.Unsuited`."""
+
+
 class WorkerDied(WorkerError):
     """The worker crashed, was killed, or did not answer in time; it is gone."""
 
@@ -56,6 +60,7 @@ class Worker:
 
         Raises:
             WorkerError: the worker says that the request failed.
+            WorkerUnsuited: it says that its runtime is not for such a graph.
             WorkerDied: it is gone.
         """
         stdin = self._process.stdin
@@ -74,7 +79,7 @@ class Worker:
             raise WorkerDied(self._obituary())
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise WorkerError(answer["error"])
+            raise (WorkerUnsuited if answer.get("unsuited") else WorkerError)(answer["error"])
         return answer
 
     @property

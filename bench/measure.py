@@ -15,9 +15,9 @@ from statistics import median
 from typing import Any
 
 from ..runtimes.base import Placement
-from .client import Worker, WorkerDied, WorkerError, WorkerHung
+from .client import Worker, WorkerDied, WorkerError, WorkerHung, WorkerUnsuited
 from .environment import free_bytes
-from .records import PARITY_LIMIT, Case, Measurement, OutputError
+from .records import PARITY_LIMIT, Case, Measurement, OutputError, Status
 from .timing import narrow_enough
 from .work import Work
 
@@ -62,7 +62,7 @@ class Bench:
         self._logs = logs
         self._workers: dict[str, Worker] = {}
         self._prepare_s: dict[str, float] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, WorkerError] = {}
         self._hung: dict[str, str] = {}
         self._random = random.Random(0)
 
@@ -109,7 +109,7 @@ class Bench:
     def _trials(
         self, names: Iterable[str], shape: Mapping[str, int], truth: Path | None, budget_s: float
     ) -> tuple[dict[str, Trial], str]:
-        trials = {name: Trial(reason=self._refused.get(name)) for name in names}
+        trials = {name: Trial(reason=self._reason(name)) for name in names}
         for name, trial in trials.items():
             self._stage(name, trial, shape, truth)
         stopped = self._time(trials, budget_s)
@@ -123,7 +123,8 @@ class Bench:
         trial.reason = trial.reason or self._hung.get(name)
         if trial.reason is None and name not in self._workers:
             self._load(name)  # the last case killed it
-            trial.reason = self._refused.pop(name, None)
+            trial.reason = self._reason(name)
+            self._refused.pop(name, None)
         if trial.reason is not None:
             return
         answer = self._ask(name, trial, "stage", sizes=dict(shape), truth=str(truth) if truth else None)
@@ -152,7 +153,9 @@ class Bench:
         self, case: Case, trial: Trial, work: Work, stopped: str, twin_ns: tuple[tuple[int, ...], ...]
     ) -> Measurement:
         if trial.reason is not None:
-            return Measurement(case=case, status="failed", reason=trial.reason, errors=trial.errors)
+            unsuited = isinstance(self._refused.get(case.runtime), WorkerUnsuited)
+            status: Status = "skipped" if unsuited else "failed"
+            return Measurement(case=case, status=status, reason=trial.reason, errors=trial.errors)
         return Measurement(
             case=case,
             status="ok",
@@ -187,8 +190,12 @@ class Bench:
             )
             self._prepare_s[name] = answer["prepare_s"]
         except WorkerError as error:
-            self._refused[name] = str(error)
+            self._refused[name] = error
             self._drop(name)
+
+    def _reason(self, name: str) -> str | None:
+        """Why a runtime refused the model; None where it did not."""
+        return str(self._refused[name]) if name in self._refused else None
 
     def _ask(self, name: str, trial: Trial, op: str, **arguments: Any) -> dict[str, Any]:
         """An answer, or an empty one with the reason noted in the trial."""

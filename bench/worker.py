@@ -17,7 +17,7 @@ from typing import Any
 
 from ..export.artifact import ArtifactError, ExportedModel
 from ..export.source import SourceError
-from ..runtimes.base import RuntimeFailure
+from ..runtimes.base import RuntimeFailure, Unsuited
 from .evaluation import Evaluation, check_file
 from .subject import Subject
 
@@ -95,6 +95,8 @@ class Worker:
                     return {"error": f"{op}: nothing is loaded"}
                 return self.evaluation.evaluate(**request)
             return HANDLERS[op](**request)
+        except Unsuited as error:
+            return {"error": str(error), "unsuited": True}
         except (RuntimeFailure, ArtifactError, SourceError, MemoryError) as error:
             return {"error": str(error) or type(error).__name__}
         except Exception as error:  # the runner must get a reason, whatever a library raised

@@ -68,7 +68,15 @@ def _section(runtime: str, lines: Sequence[_Line]) -> Section:
     cells = {name: [feature(line) for line in lines] for name, feature in FEATURES.items()}
     asked = {name: column for name, column in cells.items() if any(cell != _UNTRIED for cell in column)}
     rows = tuple(zip((Cell(line.model) for line in lines), *asked.values(), strict=True))
-    return Section(key, runtime, (), (Table(f"Supported on {runtime}", ("model", *asked), rows),))
+    said = tuple(f"Not tried, {dtype}: {reason}." for dtype in DTYPES for reason in _left_out(lines, dtype))
+    return Section(key, runtime, said, (Table(f"Supported on {runtime}", ("model", *asked), rows),))
+
+
+def _left_out(lines: Sequence[_Line], dtype: str) -> list[str]:
+    """Why a runtime runs nothing in a precision; nothing to say where it ran or failed anything."""
+    found = [m for line in lines for m in line.measured if m.case.dtype == dtype]
+    left = all(m.status == "skipped" for m in found)
+    return sorted({m.reason for m in found if m.reason}) if left else []
 
 
 def _tried(measured: Iterable[Measurement]) -> Cell:

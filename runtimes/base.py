@@ -15,6 +15,10 @@ class RuntimeFailure(Exception):
     """A runtime's own failure, mapped at the boundary: it becomes a row with this reason, never a traceback."""
 
 
+class Unsuited(RuntimeFailure):
+    """A runtime runs no graphs of this kind at all, on any machine: the row was skipped, and nothing has failed."""
+
+
 def one_line(error: Exception) -> str:
     """What an exception says, in one line of bounded length; its class where it says nothing."""
     return " ".join(str(error).split())[:300] or type(error).__name__
@@ -67,4 +71,5 @@ class Runtime(Protocol):
 
         Raises:
             RuntimeFailure: the runtime refuses the model, or would run it elsewhere than asked.
+            Unsuited: it runs no graphs of this kind.
         """

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ..export.artifact import QUANTISED
-from .base import Placement, RuntimeFailure
+from .base import Placement, RuntimeFailure, Unsuited
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +45,7 @@ class Torch:
 
         Raises:
             RuntimeFailure: the source cannot be built here.
+            Unsuited: the graph is quantised, and its source is not.
         """
         return TorchSession(self.build(artifact, threads), self.device, artifact.dtype, threads)
 
@@ -53,11 +54,12 @@ class Torch:
 
         Raises:
             RuntimeFailure: the source cannot be built here.
+            Unsuited: the graph is quantised, and its source is not.
         """
         import torch
 
         if artifact.dtype in QUANTISED:
-            raise RuntimeFailure(f"{self.name} runs the source, and only the graph is {artifact.dtype}")
+            raise Unsuited(f"{self.name} runs the source, and only the graph is {artifact.dtype}")
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = False

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from isorun.bench import truth
+from isorun.bench.client import Worker, WorkerUnsuited
 from isorun.bench.drift import drift
 from isorun.bench.precisions import Row, markdown, rows
 from isorun.bench.records import PARITY_LIMIT
@@ -15,7 +16,7 @@ from isorun.bench.subject import compare
 from isorun.export.artifact import ExportedModel
 from isorun.export.finish import derive
 from isorun.runtimes import all_runtimes
-from isorun.runtimes.base import RuntimeFailure
+from isorun.runtimes.base import Unsuited
 
 from ..conftest import Exported
 
@@ -62,8 +63,10 @@ def test_torch_runs_half_and_says_that_it_has_no_quantised_source(exported: Expo
     half = derive(exported("gpt2", "step"), "fp16", tmp_path / "fp16")
     assert {array.dtype.name for array in _run(half, "torch").values()} == {"float16"}
     eight = derive(exported("gpt2", "step"), "int8", tmp_path / "int8")
-    with pytest.raises(RuntimeFailure, match="torch runs the source, and only the graph is int8"):
+    with pytest.raises(Unsuited, match="torch runs the source, and only the graph is int8"):
         all_runtimes()["torch"].prepare(eight, 1)
+    with Worker(tmp_path / "log", threads=1) as worker, pytest.raises(WorkerUnsuited, match="the graph is int8"):
+        worker.ask("load", folder=str(eight.folder), runtime="torch", threads=1)
 
 
 def test_the_table_of_precisions(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from isorun.bench import measure, yardsticks
+from isorun.bench.client import WorkerUnsuited
 from isorun.bench.records import Run
 from isorun.bench.runfolder import read_run
 from isorun.bench.runner import Runner
@@ -76,7 +77,16 @@ def test_a_runtime_that_refuses_the_model_is_a_row_for_each_case(tmp_path: Path)
     FakeWorker.behaviours = {"ort-cpu": Behaviour(failures={("load", None): refused("no kernel for Foo")})}
     run = _run(tmp_path / "run")
     assert {m.reason for m in run.measurements if m.case.runtime == "ort-cpu"} == {"no kernel for Foo"}
+    assert _statuses(run, "ort-cpu") == dict.fromkeys(ALL, "failed")
     assert _statuses(run, "torch") == dict.fromkeys(ALL, "ok")
+
+
+def test_a_runtime_that_is_not_for_such_graphs_is_skipped(tmp_path: Path) -> None:
+    FakeWorker.behaviours = {"torch": Behaviour(failures={("load", None): WorkerUnsuited("no quantised source")})}
+    run = _run(tmp_path / "run")
+    assert {m.reason for m in run.measurements if m.case.runtime == "torch"} == {"no quantised source"}
+    assert _statuses(run, "torch") == dict.fromkeys(ALL, "skipped")
+    assert _statuses(run, "ort-cpu") == dict.fromkeys(ALL, "ok")
 
 
 @pytest.mark.parametrize("op", ["stage", "block", "facts"])

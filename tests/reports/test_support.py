@@ -100,6 +100,19 @@ def test_opsets_come_from_the_graphs(run: Run) -> None:
     assert found["torch", "gpt2"]["opset"].text == "–"
 
 
+def test_a_precision_that_a_runtime_does_not_run_has_its_reason(run: Run) -> None:
+    eight = with_cases(run, dtype="int8").measurements
+    none = "torch runs the source, and only the graph is int8"
+    left = [replace(m, status="skipped", reason=none) if m.case.runtime == "torch" else m for m in eight]
+    made = {
+        section.title: section for section in matrix([replace(run, measurements=(*run.measurements, *left))]).sections
+    }
+    assert made["torch"].lead == (f"Not tried, int8: {none}.",)
+    assert made["ort-cpu"].lead == ()
+    assert "int8" not in made["torch"].parts[0].columns  # type: ignore[union-attr]
+    assert "int8" in made["ort-cpu"].parts[0].columns  # type: ignore[union-attr]
+
+
 def test_a_runtime_that_nothing_ran_on_has_its_reason(run: Run) -> None:
     absent = tuple(
         Measurement(case=replace(m.case, runtime="ort-cuda"), status="skipped", reason="no CUDA device")
