@@ -32,9 +32,10 @@ from scipy.stats import false_discovery_control, mannwhitneyu
 from scipy.stats import t as student
 
 from ...bench.records import Case, Run
-from ...bench.timing import Interval, log_error
+from ...bench.timing import Interval
+from .deviations import contrasts, deviations
 from .match import Pair
-from .noise import Deviation, Noise, drift, estimate, p_value, ratio_interval, undrifted, whole
+from .noise import Deviation, Noise, estimate, left, p_value, ratio_interval, whole
 
 Word = Literal["faster", "slower", "same", "cannot tell"]
 LEVEL = 0.05
@@ -46,7 +47,7 @@ class Change:
     """One case in two runs: `ratio` is head time / base time, so 1.05 is 5 % slower, with a 95 % interval.
 
     `rank_p` and `p` are the two tests' p-values after correction over all cases. `deviation` is the logarithm of the
-    ratio, with the noise within the runs.
+    ratio, with the noise within the runs and the machine's part.
     """
 
     case: Case
@@ -62,17 +63,12 @@ class Change:
 
 def changes(base: Run, head: Run, pairs: Sequence[Pair]) -> tuple[tuple[Change, ...], Noise]:
     """What changed in each pair, and the noise that it was held against."""
-    groups = deviations(pairs)
-    runtimes = dict.fromkeys(runtime for runtime, _ in groups)
-    middles = [
-        median(d.value for (name, _), group in groups.items() if name == runtime for d in group) for runtime in runtimes
-    ]
-    noise = estimate(groups.values(), drift(base, head, middles))
+    raw = deviations(base, head, pairs)
+    noise = estimate(contrasts(pairs, raw))
     if not pairs:
         return (), noise
-    raw = [_deviation(pair) for pair in pairs]
     ranks = [_rank(pair) for pair in pairs]
-    tests = [p_value(undrifted(whole(deviation, noise), noise), noise.single) for deviation in raw]
+    tests = [p_value(left(whole(deviation, noise)), noise.single) for deviation in raw]
     corrected = zip(false_discovery_control(ranks), false_discovery_control(tests), strict=True)
     parts = zip(pairs, raw, ranks, corrected, strict=True)
     return tuple(_change(pair, deviation, rank, both, noise) for pair, deviation, rank, both in parts), noise
@@ -82,27 +78,14 @@ def sure(found: Sequence[Change], noise: Noise, limit: float) -> tuple[Change, .
     """Those that are called slower, and for sure by more than `limit` (0.05 is 5 %), corrected over all cases."""
     if not found:
         return ()
-    left = [undrifted(whole(change.deviation, noise), noise) for change in found]
-    excess = [(deviation.value - math.log1p(limit)) / deviation.error for deviation in left]
+    rest = [left(whole(change.deviation, noise)) for change in found]
+    excess = [(deviation.value - math.log1p(limit)) / deviation.error for deviation in rest]
     tests = false_discovery_control([min(1.0, 2 * float(student.sf(value, noise.single))) for value in excess])
     return tuple(
         change
         for change, p in zip(found, tests, strict=True)
         if change.word == "slower" and change.interval.low > 1 + limit and p < LEVEL
     )
-
-
-def deviations(pairs: Sequence[Pair]) -> dict[tuple[str, str], list[Deviation]]:
-    """ln(head time / base time) of each pair with the noise within the runs, by runtime and phase."""
-    groups: dict[tuple[str, str], list[Deviation]] = {}
-    for pair in pairs:
-        groups.setdefault((pair.base.case.runtime, pair.base.case.phase), []).append(_deviation(pair))
-    return groups
-
-
-def _deviation(pair: Pair) -> Deviation:
-    before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
-    return Deviation(math.log(median(after) / median(before)), math.hypot(log_error(before), log_error(after)))
 
 
 def _rank(pair: Pair) -> float:
@@ -117,7 +100,7 @@ def _separate(pair: Pair) -> bool:
 
 def _change(pair: Pair, raw: Deviation, rank: float, corrected: tuple[float, float], noise: Noise) -> Change:
     rank_p, p = map(float, corrected)
-    interval = ratio_interval(whole(raw, noise), noise.single, noise.machine)
+    interval = ratio_interval(whole(raw, noise), noise.single)
     ranked = rank_p < LEVEL or (rank < LEVEL and _separate(pair))
     return Change(
         case=pair.base.case,

@@ -14,7 +14,7 @@ that a quarter of the cases may have changed by themselves. Few cases say little
 between runs, as if those were known from four cases more (the moderated variance of Smyth 2004,
 doi:10.2202/1544-6115.1027).
 
-What all cases share, their scatter cannot show; for that see `drift`.
+What the machine did to all runtimes at once is no such scatter: it is taken out before, see machine.py.
 
 All numbers are natural logarithms of times or of ratios of times, so 0.01 is one per cent.
 """
@@ -22,18 +22,18 @@ All numbers are natural logarithms of times or of ratios of times, so 0.01 is on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from ...bench.records import Run
 from ...bench.timing import Interval
 
 USUAL, PRIOR = 0.01, 4.0  # what two runs differ by before one has looked, and how many cases that is worth
+UNEVEN = 0.5  # standard deviation of how far the machine moves one runtime, over how far it moves another
 TAILS = 4.0  # degrees of freedom of a single case at most: one that a neighbour's work hit lies far out
 EFFICIENCY = 0.5  # of the median of differences, against the sum of squares
 _NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)  # the median of the absolute value of a standard normal number
@@ -41,11 +41,10 @@ _NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)  # the median of the absolute value 
 
 @dataclass(frozen=True)
 class Noise:
-    """Between two runs: the factor of all standard errors, its degrees of freedom, and the drift of the machine."""
+    """Between two runs: the factor of all standard errors, and its degrees of freedom."""
 
     factor: float
     freedom: float
-    machine: float
 
     @property
     def single(self) -> float:
@@ -55,10 +54,14 @@ class Noise:
 
 @dataclass(frozen=True)
 class Deviation:
-    """ln(head time / base time) of one case, and the standard error that the blocks of both runs give it."""
+    """ln(head time / base time) of one case, and the standard error that the blocks of both runs give it.
+
+    `machine` is the part of the value that the machine may have in it.
+    """
 
     value: float
     error: float
+    machine: float = 0.0
 
     @property
     def usual(self) -> float:
@@ -66,14 +69,14 @@ class Deviation:
         return math.hypot(self.error, USUAL)
 
 
-def estimate(groups: Iterable[Sequence[Deviation]], machine: float = 0.0) -> Noise:
+def estimate(groups: Iterable[Sequence[Deviation]]) -> Noise:
     """The noise between two runs, from the cases of each group that should change alike."""
     known = [[d for d in group if math.isfinite(d.error)] for group in groups]
     scatter = np.concatenate([np.empty(0), *map(_differences, known)])
     freedom = EFFICIENCY * sum(len(group) - 1 for group in known if group)
     square = float(np.median(scatter) / _NORMAL_MEDIAN) ** 2 if len(scatter) else 0.0
     pooled = (PRIOR + freedom * square) / (PRIOR + freedom)
-    return Noise(math.sqrt(pooled), PRIOR + freedom, machine)
+    return Noise(math.sqrt(pooled), PRIOR + freedom)
 
 
 def _differences(group: Sequence[Deviation]) -> NDArray[np.float64]:
@@ -84,35 +87,14 @@ def _differences(group: Sequence[Deviation]) -> NDArray[np.float64]:
     return scatter
 
 
-def drift(base: Run, head: Run, runtimes: Iterable[float]) -> float:
-    """How much slower the machine itself became, from its yardsticks and the changes of all `runtimes`.
-
-    Runtimes alternate in time, so a busier machine slows all of them, and the yardsticks too. The machine is held to
-    have moved by the least change that they share. Yardsticks that stand still to 1 % say that it did not move;
-    yardsticks that moved apart say nothing. A runtime alone says nothing either: it may be the code.
-    """
-    yardsticks = controls(base, head)
-    if yardsticks and max(map(abs, yardsticks)) < USUAL:
-        return 0.0
-    moved = [*runtimes, *(yardsticks if _alike(yardsticks) else ())]
-    return min(moved, key=abs) if len(moved) > 1 and _alike(moved) else 0.0
-
-
-def controls(base: Run, head: Run) -> tuple[float, ...]:
-    """The changes of the yardstick's time, one for each runtime that both runs have measured it on."""
-    before, after = _rates(base), _rates(head)
-    return tuple(math.log(before[name] / after[name]) for name in before if name in after)
-
-
 def whole(deviation: Deviation, noise: Noise) -> Deviation:
     """With the noise between runs in its error."""
-    return Deviation(deviation.value, noise.factor * deviation.usual)
+    return replace(deviation, error=noise.factor * deviation.usual)
 
 
-def undrifted(deviation: Deviation, noise: Noise) -> Deviation:
-    """What is left of a change when the machine's drift explains as much of it as it can."""
-    low, high = sorted((deviation.value, deviation.value - noise.machine))
-    return Deviation(min(max(0.0, low), high), deviation.error)
+def left(deviation: Deviation) -> Deviation:
+    """What is left of a change when the machine's part is taken from it, as far as that is known."""
+    return Deviation(deviation.value - deviation.machine, math.hypot(deviation.error, UNEVEN * deviation.machine))
 
 
 def p_value(deviation: Deviation, freedom: float) -> float:
@@ -120,22 +102,11 @@ def p_value(deviation: Deviation, freedom: float) -> float:
     return 2 * float(student.sf(abs(deviation.value) / deviation.error, freedom))
 
 
-def ratio_interval(deviation: Deviation, freedom: float, machine: float = 0.0) -> Interval:
-    """The 95 % interval of a ratio, from its whole error; it holds what is left after the machine's drift as well."""
+def ratio_interval(deviation: Deviation, freedom: float) -> Interval:
+    """The 95 % interval of a ratio, from its whole error: it holds the change with the machine's part and without."""
     if math.isinf(deviation.error):
         return Interval(0.0, math.inf)
-    reach = float(student.ppf(0.975, freedom)) * deviation.error
-    low, high = sorted((deviation.value, deviation.value - machine))
+    rest = left(deviation)
+    reach = float(student.ppf(0.975, freedom)) * rest.error
+    low, high = sorted((deviation.value, rest.value))
     return Interval(math.exp(low - reach), math.exp(high + reach))
-
-
-def _alike(moved: Sequence[float]) -> bool:
-    return bool(moved) and (min(moved) > 0 or max(moved) < 0)
-
-
-def _rates(run: Run) -> Mapping[str, float]:
-    environment = run.header.get("environment")
-    rates = environment.get("matmul_gflops") if isinstance(environment, Mapping) else None
-    if not isinstance(rates, Mapping):
-        return {}
-    return {str(name): rate for name, rate in rates.items() if isinstance(rate, int | float) and 0 < rate < math.inf}

@@ -19,7 +19,7 @@ from scipy.stats import false_discovery_control
 
 from ...bench.timing import Interval
 from .change import LEVEL, Change, Word, word
-from .noise import Deviation, Noise, p_value, ratio_interval, undrifted, whole
+from .noise import Deviation, Noise, left, p_value, ratio_interval, whole
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def overall(found: Sequence[Change], noise: Noise) -> tuple[Overall, ...]:
     if not members:
         return ()
     means = [_mean(cases, noise) for cases in members]
-    tests = false_discovery_control([p_value(undrifted(mean, noise), noise.freedom) for mean in means])
+    tests = false_discovery_control([p_value(left(mean), noise.freedom) for mean in means])
     return tuple(_overall(cases, mean, float(p), noise) for cases, mean, p in zip(members, means, tests, strict=True))
 
 
@@ -55,11 +55,14 @@ def _mean(cases: Sequence[Change], noise: Noise) -> Deviation:
     for change in cases:
         case = change.case
         models.setdefault((case.model, case.size, case.phase, case.dtype, case.batch), []).append(change)
-    value = fmean(fmean(change.deviation.value for change in members) for members in models.values())
+    value, machine = (
+        fmean(fmean(getattr(change.deviation, part) for change in members) for members in models.values())
+        for part in ("value", "machine")
+    )
     squares = [fmean(whole(change.deviation, noise).error ** 2 for change in members) for members in models.values()]
-    return Deviation(value, math.sqrt(sum(squares)) / len(models))
+    return Deviation(value, math.sqrt(sum(squares)) / len(models), machine)
 
 
 def _overall(cases: tuple[Change, ...], mean: Deviation, p: float, noise: Noise) -> Overall:
-    interval = ratio_interval(mean, noise.freedom, noise.machine)
+    interval = ratio_interval(mean, noise.freedom)
     return Overall(cases[0].case.runtime, cases, math.exp(mean.value), interval, p, word(interval, p < LEVEL))

@@ -10,7 +10,7 @@ neighbouring runs together; the variance of one run is half of that between two.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -19,8 +19,9 @@ from scipy.stats import false_discovery_control
 
 from ...bench.records import Case, Measurement, Run
 from ...bench.timing import Interval, log_error
-from .change import LEVEL, deviations
-from .match import cases, match, untold
+from .change import LEVEL
+from .deviations import deviation
+from .match import Pair, cases, match, untold
 from .noise import USUAL, Deviation, Noise, estimate, p_value, ratio_interval
 
 
@@ -73,8 +74,16 @@ def trends(runs: Sequence[Run]) -> tuple[Trend, ...]:
 def _noise(runs: Sequence[Run]) -> Noise:
     groups: list[list[Deviation]] = []
     for before, after in pairwise(runs):
-        groups += deviations(match(before, after).pairs).values()
+        groups += _groups(match(before, after).pairs)
     return estimate(groups)
+
+
+def _groups(pairs: Sequence[Pair]) -> Iterable[list[Deviation]]:
+    """The pairs that should change alike; what the machine did to a run is noise here."""
+    groups: dict[tuple[str, str], list[Deviation]] = {}
+    for pair in pairs:
+        groups.setdefault((pair.base.case.runtime, pair.base.case.phase), []).append(deviation(pair))
+    return groups.values()
 
 
 def _levels(line: Sequence[Measurement | None], noise: Noise) -> Iterator[Level]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from ...bench.records import Case, Run
 from ..document import Tone
@@ -11,7 +13,8 @@ from ..format import listing, plural
 from ..series import PHASES
 from .change import WITHIN, Change, Word
 from .comparison import Comparison
-from .noise import controls
+from .machine import controls, point
+from .noise import USUAL
 from .overall import Overall
 
 TONES: Mapping[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain", "cannot tell": "unsure"}
@@ -91,11 +94,13 @@ def _gone(comparison: Comparison) -> str:
 
 
 def _machine(comparison: Comparison) -> str:
-    noise = comparison.noise
-    if noise.machine:
+    shared = {point(found.case): found.deviation.machine for found in comparison.changes}
+    moved = [abs(part) for part in shared.values() if part]
+    if len(moved) > len(shared) / 2 and median(moved) > USUAL:
+        by = percent(round(math.expm1(median(moved)), 3))
         return (
-            f"All runtimes and yardsticks changed by {signed(noise.machine)} % or more, as a machine with other work "
-            "would make them: only what exceeds that is called."
+            f"At {len(moved)} of {plural(len(shared), 'length')} all runtimes changed alike, by {by} in the median, as "
+            "a machine with other work makes them: only what exceeds that is called."
         )
     if comparison.changes and not controls(comparison.base, comparison.head) and len(comparison.overall) < 2:
         return "Nothing in these runs tells slower code from a slower machine: one runtime, and no yardstick in both."

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
-from isorun.bench.records import Run
+from isorun.bench.records import Case, Run
 from isorun.reports.compare.change import changes
 from isorun.reports.compare.comparison import Comparison, compare
+from isorun.reports.compare.machine import shares
 from isorun.reports.compare.match import match
-from isorun.reports.compare.noise import Deviation, drift, estimate, undrifted
+from isorun.reports.compare.noise import Deviation, estimate, left
 
 from .synthetic import HEADER, Noise, case, cases, measured, run, runtime
 
@@ -116,22 +117,34 @@ def test_equal_medians_are_no_fault_of_the_rank_test() -> None:
     assert compare([one, one]).changes[0].rank_p == 1.0
 
 
+EVEN, SPELLS = (0.1, 0.1, 0.1, 0.1), (0.0, 0.5, 0.02, 0.3)
+
+
 @pytest.mark.parametrize(
-    ("rates", "runtimes", "expected"),
+    ("rates", "torch", "ort", "expected"),
     [
-        ((100.0, 200.0), (0.1, 0.1), 0.0),  # both yardsticks stand still
-        ((90.0, 180.0), (0.1, 0.2), 0.1),  # a ninth more time on both, and no runtime gained less than 0.1
-        ((99.0, 150.0), (0.1, 0.2), math.log(100 / 99)),  # the least of all
-        ((90.0, 220.0), (0.1, 0.2), 0.1),  # yardsticks apart say nothing
-        ((None, None), (0.1, 0.2), 0.1),
-        ((None, None), (0.1,), 0.0),  # a runtime alone may be the code
-        ((90.0, 180.0), (0.1, -0.1), 0.0),  # runtimes apart: it is not the machine
+        ((100.0, 200.0), EVEN, EVEN, (0.0,) * 4),  # yardsticks stand still, and all lengths agree: it is the code
+        ((100.0, 200.0), SPELLS, SPELLS, SPELLS),  # lengths that do not agree had a spell that no yardstick saw
+        ((90.0, 200.0), EVEN, EVEN, EVEN),  # a yardstick that moved
+        ((None, None), EVEN, EVEN, EVEN),  # none that was measured
+        ((90.0, 180.0), EVEN, (0.2, 0.05, 0.1, 0.4), (0.1, 0.05, 0.1, 0.1)),  # the least of the runtimes
+        ((90.0, 180.0), EVEN, (-0.1, 0.0, 0.1, 0.2), (0.0, 0.0, 0.1, 0.1)),  # runtimes apart: it is not the machine
+        ((90.0, 180.0), EVEN, (), (0.0,) * 4),  # a runtime alone may be the code
     ],
 )
-def test_the_machine_is_what_all_share(
-    rates: tuple[float | None, float | None], runtimes: tuple[float, ...], expected: float
+def test_the_machine_is_what_all_runtimes_of_a_length_share(
+    rates: tuple[float | None, float | None],
+    torch: tuple[float, ...],
+    ort: tuple[float, ...],
+    expected: tuple[float, ...],
 ) -> None:
-    assert drift(run(0), with_rates(run(1), *rates), runtimes) == pytest.approx(expected, abs=1e-12)
+    lengths = (64, 128, 256, 512)
+    moved = {case(n=n): change for n, change in zip(lengths, torch, strict=True)}
+    moved |= {case(n=n, runtime="ort-cpu"): change for n, change in zip(lengths, ort, strict=False)}
+    found = shares(run(0), with_rates(run(1), *rates), moved)
+    assert found.keys() == moved.keys()
+    assert [found[case(n=n)] for n in lengths] == pytest.approx(expected)
+    assert all(found[one] == found[replace(one, runtime="torch")] for one in found)
 
 
 def test_a_machine_that_became_slower_is_no_regression() -> None:
@@ -142,11 +155,28 @@ def test_a_machine_that_became_slower_is_no_regression() -> None:
     assert all(change.interval.low < 1.02 and change.interval.high > 1.18 for change in slow.changes)
 
 
-def test_a_drift_explains_no_more_than_the_change() -> None:
-    noise = estimate([], machine=0.2)
-    assert undrifted(Deviation(0.1, 0.01), noise).value == 0
-    assert undrifted(Deviation(0.3, 0.01), noise).value == pytest.approx(0.1)
-    assert undrifted(Deviation(-0.1, 0.01), noise).value == -0.1
+def test_spells_of_other_work_are_no_regression() -> None:
+    """Each length meets other work of its own, which reaches one runtime further than the other."""
+
+    def spell(one: Case) -> float:
+        hit = 0.6 * np.random.default_rng([int(one.model[1:]), one.length]).random()
+        return math.exp(hit * (1.4 if one.runtime == "torch" else 1.0))
+
+    pairs = [compare([run(2 * seed), run(2 * seed + 1, spell)]) for seed in range(6)]
+    assert not any(pair.regressed for pair in pairs)
+    assert not any(pair.called("faster") for pair in pairs)
+    twice = [
+        compare([run(s), run(9 + s, lambda one: spell(one) * (2.5 if one.runtime == "ort-cpu" else 1))])
+        for s in range(3)
+    ]
+    assert all(pair.regressed for pair in twice)  # what the other runtime does not show is still called
+
+
+def test_what_is_left_is_as_unsure_as_the_machine_is_uneven() -> None:
+    rest = left(Deviation(0.3, 0.03, machine=0.08))
+    assert rest.value == pytest.approx(0.22)
+    assert rest.error == pytest.approx(0.05)
+    assert left(Deviation(-0.1, 0.01)) == Deviation(-0.1, 0.01)
 
 
 def test_models_count_alike_in_a_runtime_as_a_whole() -> None:

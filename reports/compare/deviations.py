@@ -1,0 +1,51 @@
+"""How far each pair of measurements lies apart, and how far it does from the other runtimes of its length."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from ...bench.records import Case, Run
+from ...bench.timing import log_error
+from .machine import point, shares
+from .match import Pair
+from .noise import Deviation
+
+
+def deviations(base: Run, head: Run, pairs: Sequence[Pair]) -> list[Deviation]:
+    """ln(head time / base time) of each pair with the noise within the runs, and the machine's part."""
+    found = [deviation(pair) for pair in pairs]
+    moved = {pair.base.case: d.value for pair, d in zip(pairs, found, strict=True)}
+    parts = shares(base, head, moved)
+    return [Deviation(d.value, d.error, parts[pair.base.case]) for pair, d in zip(pairs, found, strict=True)]
+
+
+def deviation(pair: Pair) -> Deviation:
+    """The same of one pair, without the machine."""
+    before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
+    return Deviation(math.log(median(after) / median(before)), math.hypot(log_error(before), log_error(after)))
+
+
+def contrasts(pairs: Sequence[Pair], found: Sequence[Deviation]) -> list[list[Deviation]]:
+    """What scatters between runs, in groups that should change alike: those of one runtime in one phase.
+
+    Where a length has several runtimes it is the difference to the first of them, which no state of the machine is in;
+    the square root of 2 makes that as large as the noise of one of them.
+    """
+    firsts: dict[Case, Deviation] = {}
+    groups: dict[tuple[str, str], list[Deviation]] = {}
+    runtimes = Counter(point(pair.base.case) for pair in pairs)
+    for pair, d in zip(pairs, found, strict=True):
+        case = pair.base.case
+        first = firsts.setdefault(point(case), d)
+        if runtimes[point(case)] == 1:
+            groups.setdefault((case.runtime, case.phase), []).append(d)
+        elif first is not d:
+            groups.setdefault((case.runtime, case.phase), []).append(_contrast(first, d))
+    return list(groups.values())
+
+
+def _contrast(first: Deviation, other: Deviation) -> Deviation:
+    return Deviation((other.value - first.value) / math.sqrt(2), math.hypot(first.error, other.error) / math.sqrt(2))
