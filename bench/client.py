@@ -15,7 +15,8 @@ from typing import Any
 
 START_S = 120.0
 # -P: the user's folder must not shadow a package that the worker imports
-COMMAND = (sys.executable, "-P", "-m", "isorun.bench.worker")
+COMMAND = ("-P", "-m", "isorun.bench.worker")
+OURS = ("PYTHONPATH", "PYTHONHOME")  # where our interpreter finds packages, which are not those of another one
 # Threads of OpenMP wait awake for more work, GNU's for some 7 ms and Intel's for 200, which the process that is timed
 # next would lack: 1 ms is longer than between two operators or two calls that follow each other.
 BRIEF = {"GOMP_SPINCOUNT": "50000", "KMP_BLOCKTIME": "1"}
@@ -38,17 +39,21 @@ class WorkerHung(WorkerDied):
 
 
 class Worker:
-    """One process that runs `isorun.bench.worker`; it ends when this object is closed, or when the runner dies."""
+    """One process that runs `isorun.bench.worker`; it ends when this object is closed, or when the runner dies.
 
-    def __init__(self, log: Path, threads: int) -> None:
+    `python` is the interpreter of another environment, whose packages it then has.
+    """
+
+    def __init__(self, log: Path, threads: int, python: str | None = None) -> None:
         self._log = log
+        kept = {key: value for key, value in os.environ.items() if python is None or key not in OURS}
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
-                COMMAND,
+                (python or sys.executable, *COMMAND),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,
-                env={**os.environ, **BRIEF, "OMP_NUM_THREADS": str(threads)},
+                env={**kept, **BRIEF, "OMP_NUM_THREADS": str(threads)},
                 start_new_session=True,  # Ctrl-C is for the runner, which then closes its workers
                 text=True,
             )

@@ -23,9 +23,14 @@ def describe(threads: int) -> dict[str, Any]:
         "memory_bytes": memory_bytes(),
         "os": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "versions": versions(),
     }
     return {key: value for key, value in facts.items() if value}
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that decide about times, those that are installed."""
+    return {name: found for name in PACKAGES if (found := _version(name))}
 
 
 def cores() -> int:

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from ..runtimes.base import Placement
+from .beside import SUFFIX, Base, plain
 from .client import Worker, WorkerDied, WorkerError, WorkerHung, WorkerUnsuited
 from .environment import free_bytes
 from .records import PARITY_LIMIT, Case, Measurement, OutputError, Status
@@ -46,15 +47,24 @@ class Trial:
 
 
 class Bench:
-    """The processes of one exported model, one for each runtime and a second one for that of the control, if any.
+    """The processes of one exported model, one for each runtime and a second one for that of the control, if any; those
+    of RUNTIME@base belong to the environment `base`.
 
     Use as a context manager, which ends them.
     """
 
     def __init__(
-        self, model: Path, runtimes: Sequence[str], threads: int, logs: Path, *, control: str | None = None
+        self,
+        model: Path,
+        runtimes: Sequence[str],
+        threads: int,
+        logs: Path,
+        *,
+        control: str | None = None,
+        base: Base | None = None,
     ) -> None:
         self._model = model
+        self._base = base
         self._runtimes = runtimes
         self._control = control
         self._processes = {name: name for name in runtimes} | ({TWIN: control} if control else {})
@@ -177,14 +187,14 @@ class Bench:
     def _load(self, name: str) -> None:
         """Start a process and load the model on its runtime, or remember why it refuses."""
         runtime = self._processes[name]
-        worker = self._workers.get(name) or Worker(self._logs / f"{self._model.name}-{name}.log", self._threads)
+        worker = self._workers.get(name) or self._start(name, runtime)
         self._workers[name] = worker
         try:
             answer = worker.ask(
                 "load",
                 TIMEOUT_S,
                 folder=str(self._model),
-                runtime=runtime,
+                runtime=plain(runtime),
                 threads=self._threads,
                 memory_bytes=_memory(runtime),
             )
@@ -192,6 +202,11 @@ class Bench:
         except WorkerError as error:
             self._refused[name] = error
             self._drop(name)
+
+    def _start(self, name: str, runtime: str) -> Worker:
+        """A process of the environment that a runtime belongs to."""
+        python = self._base.python if self._base and runtime.endswith(SUFFIX) else None
+        return Worker(self._logs / f"{self._model.name}-{name}.log", self._threads, python)
 
     def _reason(self, name: str) -> str | None:
         """Why a runtime refused the model; None where it did not."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .beside import Base
 from .environment import describe
 from .records import Case, Measurement, Run, Verdict, to_line
 from .runfolder import RunError, read_run
@@ -111,7 +112,7 @@ def left_out(m: Measurement) -> bool:
     return m.status == "skipped" and m.stopped == "budget"
 
 
-def refuse_other_place(run: Run, threads: int) -> None:
+def refuse_other_place(run: Run, threads: int, base: Base | None) -> None:
     """Times from two places are not one run.
 
     Raises:
@@ -119,6 +120,10 @@ def refuse_other_place(run: Run, threads: int) -> None:
     """
     there: Mapping[str, Any] = run.header.get("environment", {})
     here = describe(threads)
-    for key in SAME:
+    if base:
+        here["base"] = {"versions": base.versions}
+    elif "base" in there:
+        raise RunError(f"{run.folder}: it was measured beside another environment: name its Python with --base again")
+    for key in (*SAME, "base"):
         if there.get(key) != here.get(key):
             raise RunError(f"{run.folder}: {key} was {there.get(key)} and is {here.get(key)} here: start a new run")

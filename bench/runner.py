@@ -18,6 +18,7 @@ from typing import Any
 from ..models.cost import dense_flops, flops
 from ..runtimes import all_runtimes
 from . import yardsticks
+from .beside import Base, ask, columns, named
 from .environment import cores, describe
 from .exported import facts, joined
 from .measure import Bench
@@ -51,13 +52,17 @@ class Runner:
         SuiteError: the budget that the suite is limited to is too small for one case.
     """
 
-    def __init__(self, suite: Suite, folder: Path, *, earlier: Run | None = None) -> None:
+    def __init__(self, suite: Suite, folder: Path, *, earlier: Run | None = None, base: Base | None = None) -> None:
         if suite.limited and suite.budget_s < LEAST_CASE_S:
             raise SuiteError(f"a budget of {suite.budget_s:g} s is too small: one case needs about {LEAST_CASE_S:g} s")
         self.suite = suite
         self.folder = folder
+        self._base = base
+        self.names = columns(suite.runtimes, base)
         self.missing = {name: reason for name in suite.runtimes if (reason := all_runtimes()[name].missing())}
-        self._present = [name for name in suite.runtimes if name not in self.missing]
+        if base:
+            self.missing |= {named(name): reason for name, reason in base.missing.items()}
+        self._present = [name for name in self.names if name not in self.missing]
         self._earlier = earlier
         self._groups = self._remaining()
         self._threads = cores()
@@ -69,21 +74,24 @@ class Runner:
         self._done = 0
 
     @classmethod
-    def resume(cls, folder: Path, *, limit_s: float | None = None) -> Runner:
+    def resume(cls, folder: Path, *, limit_s: float | None = None, python: str | None = None) -> Runner:
         """A run that goes on with what is missing in `folder`, on the machine and with the versions that it began with.
 
-        With `limit_s` it is limited to so many further seconds.
+        With `limit_s` it is limited to so many further seconds. `python` is the interpreter of the base, which is not
+        taken from the folder: whoever made that could name any program.
 
         Raises:
             RunError: the folder holds no run, another process is at it, or it was begun elsewhere.
+            SuiteError: the base cannot run.
         """
         run = read_run(folder)
         suite = suite_of(run)
-        refuse_other_place(run, cores())
+        base = ask(python, suite.runtimes) if python else None
+        refuse_other_place(run, cores(), base)
         if limit_s is not None:
             suite = replace(suite, budget_s=limit_s, limited=True)
         with alone(folder):
-            return cls(suite, folder, earlier=mend(folder, suite.runtimes))
+            return cls(suite, folder, earlier=mend(folder, columns(suite.runtimes, base)), base=base)
 
     def run(self) -> Generator[Step, None, None]:
         """Do it all, a step at a time; closing the iterator ends the workers and keeps what was measured.
@@ -126,7 +134,7 @@ class Runner:
                 new = [verdict] if verdict and _graph(verdict) not in known else []
                 yield self._step(f"exported {prepared.name}", new)
         there = [yardstick for yardstick in needed if found[yardstick.name].reason is None]
-        yardsticks.measure(machine, there, preparation.folder, self._present, self._threads)
+        yardsticks.measure(machine, there, preparation.folder, self._present, self._threads, self._base)
         exports = [told for group in self._groups if (told := facts(group, preparation.model(group.name)))]
         self._header["exports"] = joined(self._header.get("exports", ()), exports)
         write_header(self.folder, self._header)
@@ -142,7 +150,8 @@ class Runner:
         pace = Pace()
         for line in group.lines:  # in processes of its own: what a long call left in memory is not another batch's
             model, twinned = preparation.model(group.name), control(self._present)
-            with Bench(model, self._present, self._threads, preparation.folder, control=twinned) as bench:
+            bench = Bench(model, self._present, self._threads, preparation.folder, control=twinned, base=self._base)
+            with bench:
                 for point in line:
                     yield self._point(group, point, prepared, preparation.truth(group, point), bench, pace)
 
@@ -224,6 +233,8 @@ class Runner:
             return
         environment = describe(self._threads)
         environment["runtimes_missing"] = self.missing
+        if self._base:
+            environment["base"] = {"versions": dict(self._base.versions)}
         self._header = {
             "name": self.folder.name,
             "created": _now(),

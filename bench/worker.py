@@ -17,7 +17,9 @@ from typing import Any
 
 from ..export.artifact import ArtifactError, ExportedModel
 from ..export.source import SourceError
+from ..runtimes import all_runtimes
 from ..runtimes.base import RuntimeFailure, Unsuited
+from .environment import versions
 from .evaluation import Evaluation, check_file
 from .subject import Subject
 
@@ -58,7 +60,15 @@ def costs(folder: str, shapes: list[dict[str, int]]) -> dict[str, Any]:
     return {"costs": [graph.at(sizes).totals() for sizes in shapes]}
 
 
+def about(runtimes: list[str]) -> dict[str, Any]:
+    """What this environment has: the versions of its packages, and why which of some runtimes cannot run."""
+    known = all_runtimes()
+    reasons = {name: known[name].missing() if name in known else f"{name} is not known there" for name in runtimes}
+    return {"versions": versions(), "missing": {name: reason for name, reason in reasons.items() if reason}}
+
+
 HANDLERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "about": about,
     "check": check_file,
     "costs": costs,
     "export": export,

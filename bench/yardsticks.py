@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..models.yardstick import BYTES, FLOPS
+from .beside import Base
 from .measure import Bench, on_cuda
 from .plausible import FLOAT, GFLOPS, PRECISIONS, gflops, of_precision
 
@@ -45,12 +46,17 @@ def missing(machine: Mapping[str, Any], dtypes: Sequence[str], runtimes: Sequenc
 
 
 def measure(
-    machine: dict[str, Any], yardsticks: Sequence[Yardstick], folder: Path, runtimes: Sequence[str], threads: int
+    machine: dict[str, Any],
+    yardsticks: Sequence[Yardstick],
+    folder: Path,
+    runtimes: Sequence[str],
+    threads: int,
+    base: Base | None = None,
 ) -> None:
     """Add what the yardsticks that were exported into a folder tell, on each runtime, to the facts of a machine."""
     if not yardsticks:
         return
-    with Bench(folder / yardsticks[0].name, runtimes, threads, folder) as bench:
+    with Bench(folder / yardsticks[0].name, runtimes, threads, folder, base=base) as bench:
         for place, yardstick in enumerate(yardsticks):
             if place:
                 bench.turn_to(folder / yardstick.name)

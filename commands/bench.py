@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal import drive, fail, warn
+from ..terminal import drive, fail, say, warn
 from .options import Size, split
 from .report import write_all
 
@@ -31,9 +31,13 @@ def bench(
     size: Annotated[Size | None, typer.Option(help="tiny, small, or full as published.")] = None,
     dtypes: Annotated[str | None, typer.Option(help="Precisions of the exports, separated by commas.")] = None,
     budget: Annotated[str | None, typer.Option(help="Keep within this time: 90s, 10m, 2h.")] = None,
+    base: Annotated[
+        str | None, typer.Option(help="The Python of another environment, to measure beside this one for `compare`.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with a run that ended early.")] = None,
 ) -> None:
     """Export, check and measure a suite of models, and write a report."""
+    from ..bench.beside import ask
     from ..bench.runner import Runner
     from ..bench.suite import load
     from ..bench.suitefile import seconds
@@ -50,20 +54,25 @@ def bench(
     }
     if resume is None:
         plan = load(suite, **chosen, budget_s=limit_s, limited=True if limit_s else None)
-        runner = Runner(plan, _new_folder(plan))
+        runner = Runner(plan, _new_folder(plan), base=ask(base, plan.runtimes) if base else None)
     elif any(value is not None for value in chosen.values()):
-        fail(f"{resume}: a resumed run measures what it was started with; of the other options only --budget is taken")
+        fail(
+            f"{resume}: a resumed run measures what it was started with; of the other options only --budget and --base "
+            "are taken"
+        )
     else:
-        runner = Runner.resume(resume, limit_s=limit_s)
+        runner = Runner.resume(resume, limit_s=limit_s, python=base)
     for name, reason in runner.missing.items():
         warn(f"{name} left out: {reason}")
-    if len(runner.missing) == len(runner.suite.runtimes):
+    if len(runner.missing) == len(runner.names):
         fail("none of the chosen runtimes can run here")
     interrupted = drive(runner)
     write_all(runner.folder)
     if interrupted:
-        warn(f"go on with: isorun bench --resume {runner.folder}")
+        warn(f"go on with: isorun bench --resume {runner.folder}" + (f" --base {base}" if base else ""))
         raise typer.Exit(130)
+    if base:
+        say(f"this environment against the other: isorun compare {runner.folder}")
 
 
 def _new_folder(plan: Suite) -> Path:

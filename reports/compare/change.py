@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from scipy.stats import false_discovery_control, mannwhitneyu
+from scipy.stats import false_discovery_control, mannwhitneyu, wilcoxon
 from scipy.stats import t as student
 
 from ...bench.records import Case, Run
@@ -39,6 +39,7 @@ from .noise import Deviation, Noise, estimate, left, p_value, ratio_interval, wh
 
 Word = Literal["faster", "slower", "same", "cannot tell"]
 LEVEL = 0.05
+_FIVE = 2 * 0.5**5  # p of five pairs that all lie on one side, the fewest that a run measures
 WITHIN = 0.05  # the relative difference that still counts as the same
 
 
@@ -90,18 +91,26 @@ def sure(found: Sequence[Change], noise: Noise, limit: float) -> tuple[Change, .
 
 def _rank(pair: Pair) -> float:
     """The two-sided p-value of the rank test; exact where no two blocks are equal."""
-    return float(mannwhitneyu(pair.base.block_medians_ns, pair.head.block_medians_ns).pvalue)
-
-
-def _separate(pair: Pair) -> bool:
     before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
-    return max(before) < min(after) or max(after) < min(before)
+    if not pair.together:
+        return float(mannwhitneyu(before, after).pvalue)
+    apart = [math.log(new / old) for new, old in zip(after, before, strict=False) if new != old]
+    return float(wilcoxon(apart).pvalue) if apart else 1.0
+
+
+def _separate(pair: Pair, rank: float) -> bool:
+    """Whether all blocks say the same, and are enough to say something."""
+    before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
+    if pair.together:
+        ratios = [new / old for new, old in zip(after, before, strict=False)]
+        return rank <= _FIVE and (min(ratios) > 1 or max(ratios) < 1)
+    return rank < LEVEL and (max(before) < min(after) or max(after) < min(before))
 
 
 def _change(pair: Pair, raw: Deviation, rank: float, corrected: tuple[float, float], noise: Noise) -> Change:
     rank_p, p = map(float, corrected)
     interval = ratio_interval(whole(raw, noise), noise.single)
-    ranked = rank_p < LEVEL or (rank < LEVEL and _separate(pair))
+    ranked = rank_p < LEVEL or _separate(pair, rank)
     return Change(
         case=pair.base.case,
         base_ns=median(pair.base.block_medians_ns),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...bench.records import Run
+from .beside import VERSIONS, split
 from .change import Change, Word, changes, sure
 from .environment import CompareError, Difference, check, differences
 from .match import BROKEN, Fate, match
@@ -72,17 +73,20 @@ class Comparison:
 def compare(runs: Sequence[Run], *, limit: float = 0.0, allowed: Collection[str] = ()) -> Comparison:
     """Hold the last run against the first, and follow each case through all of them in the order given.
 
+    One run is held against the environment that it was measured beside (`isorun bench --base`).
+
     `allowed` names facts of the environment that may differ although they change times.
 
     Raises:
-        CompareError: fewer than two runs, another environment, or no case in common.
+        CompareError: a single run without a base, another environment, or no case in common.
     """
-    if len(runs) < 2:
-        raise CompareError("two runs at least are needed: the base, and what is held against it")
+    together = len(runs) == 1
+    if together:
+        runs, allowed = split(*runs), (*allowed, VERSIONS)
     base, head = runs[0], runs[-1]
     different = differences(runs, allowed)
     check(different, allowed)
-    matched = match(base, head)
+    matched = match(base, head, together=together)
     if not {m.case for m in base.measurements} & {m.case for m in head.measurements}:
         raise CompareError(f"{base.folder} and {head.folder} have no case in common, so there is nothing to compare")
     found, noise = changes(base, head, matched.pairs)

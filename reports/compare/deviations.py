@@ -18,6 +18,8 @@ def deviations(base: Run, head: Run, pairs: Sequence[Pair]) -> list[Deviation]:
     """ln(head time / base time) of each pair with the noise within the runs, and the machine's part."""
     found = [deviation(pair) for pair in pairs]
     moved = {pair.base.case: d.value for pair, d in zip(pairs, found, strict=True)}
+    if all(pair.together for pair in pairs):
+        return found
     parts = shares(base, head, moved)
     return [Deviation(d.value, d.error, parts[pair.base.case]) for pair, d in zip(pairs, found, strict=True)]
 
@@ -25,6 +27,9 @@ def deviations(base: Run, head: Run, pairs: Sequence[Pair]) -> list[Deviation]:
 def deviation(pair: Pair) -> Deviation:
     """The same of one pair, without the machine."""
     before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
+    if pair.together:
+        ratios = [new / old for new, old in zip(after, before, strict=False)]
+        return Deviation(math.log(median(ratios)), log_error(ratios))
     return Deviation(math.log(median(after) / median(before)), math.hypot(log_error(before), log_error(after)))
 
 
@@ -32,7 +37,7 @@ def contrasts(pairs: Sequence[Pair], found: Sequence[Deviation]) -> list[list[De
     """What scatters between runs, in groups that should change alike: those of one runtime in one phase.
 
     Where a length has several runtimes it is the difference to the first of them, which no state of the machine is in;
-    the square root of 2 makes that as large as the noise of one of them.
+    the square root of 2 makes that as large as the noise of one of them. Runs that alternated share the machine.
     """
     firsts: dict[Case, Deviation] = {}
     groups: dict[tuple[str, str], list[Deviation]] = {}
@@ -40,7 +45,7 @@ def contrasts(pairs: Sequence[Pair], found: Sequence[Deviation]) -> list[list[De
     for pair, d in zip(pairs, found, strict=True):
         case = pair.base.case
         first = firsts.setdefault(point(case), d)
-        if runtimes[point(case)] == 1:
+        if pair.together or runtimes[point(case)] == 1:
             groups.setdefault((case.runtime, case.phase), []).append(d)
         elif first is not d:
             groups.setdefault((case.runtime, case.phase), []).append(_contrast(first, d))

@@ -18,10 +18,11 @@ BROKEN: tuple[Word, ...] = ("newly failed", "newly wrong")  # what ran and does 
 
 @dataclass(frozen=True)
 class Pair:
-    """One case that shows a time in both runs."""
+    """One case that shows a time in both runs; `together` where their blocks alternated, so that they pair in time."""
 
     base: Measurement
     head: Measurement
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,14 @@ def cases(run: Run) -> dict[Case, Measurement]:
     return {m.case: m for m in run.measurements}
 
 
-def match(base: Run, head: Run) -> Matched:
-    """Pair the cases of two runs by identity."""
+def match(base: Run, head: Run, *, together: bool = False) -> Matched:
+    """Pair the cases of two runs by identity; `together` says that the runs alternated."""
     before, after = cases(base), cases(head)
     pairs, fates = [], []
     for case in dict.fromkeys((*before, *after)):
         reasons = untold(base, before.get(case)), untold(head, after.get(case))
         if case in before and case in after and reasons == (None, None):
-            pairs.append(Pair(before[case], after[case]))
+            pairs.append(Pair(before[case], after[case], together))
         else:
             fates.append(_fate(case, before, after, reasons))
     return Matched(tuple(pairs), tuple(fates))

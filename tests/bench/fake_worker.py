@@ -48,7 +48,7 @@ class FakeWorker:
     asked: list[tuple[str, str]] = []  # noqa: RUF012
     positions: int | None = None
 
-    def __init__(self, log: Path, threads: int) -> None:
+    def __init__(self, log: Path, threads: int, python: str | None = None) -> None:
         self.runtime: str = ""
         self.twin = log.stem.endswith("-twin")
         self.length: int | None = None
