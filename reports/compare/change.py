@@ -3,21 +3,26 @@
 A case is called slower or faster when both of these reject that nothing changed:
 
 - the Mann-Whitney rank test on the block medians of the two runs (1947, Annals of Mathematical Statistics 18:50), which
-  assumes nothing about the noise within them;
-- the ratio of the medians against its whole standard error, which is the noise within the runs and between them (see
-  noise.py).
+  assumes nothing about the noise within them; where their blocks alternated, Wilcoxon's signed-rank test on their ratios
+  (1945, Biometrics Bulletin 1:80);
+- what the machine's part (see machine.py) leaves of the ratio of the medians, against its whole standard error, which
+  is the noise within the runs and between them (see noise.py).
 
 Each is corrected over all cases by Benjamini and Hochberg (1995, JRSS B 57:289). When nothing changed at all, as in a
 commit that touches no code, this keeps the chance of any false call at 5 %, just as Holm's correction would; when much
 changed, a few per cent of the calls may be false, and in exchange a suite of a hundred cases still sees small changes.
 A rank test cannot say more than that all blocks of one run lie below all of the other. With five blocks a run that is
 p = 0.008, too much for any correction over many cases; such a complete separation counts as rejecting if its own p is
-below 5 %, and the corrected second test decides.
+below 5 %, or that of five pairs, and the corrected second test decides.
 
-Share of 300 simulated pairs of runs of the same code in which any of 42 cases was called (5-9 blocks, 1 % or 15 % noise
-within runs, 0-5 % between them): 0.000-0.003, and 0.030 where the noise between runs is t-distributed with 3 degrees
-of freedom. Of cases 5 % slower, at 0.5, 1 and 2 % between runs: 0.93, 0.27 and 0.00 called. What a single case cannot
-show, its runtime as a whole does; see overall.py.
+Share of 300 simulated pairs of runs of the same code in which any of 84 cases was called (5-9 blocks, 1 % or 15 % noise
+within runs, 0-5 % between them, a machine that stands still): 0.000; of 12 cases 0.000-0.073. Of 42 cases 5 % slower, at
+0.5, 1 and 2 % between runs: 0.96, 0.35 and 0.00 called where yardsticks say so, and 0.80, 0.11 and 0.00 without any. What
+a single case cannot show, its runtime as a whole does; see overall.py.
+
+Six real runs of 70 cases on two shared cores, where the same case took up to 1.9 times as long in another run: of the 30
+ordered pairs none was called anything, nor with one runtime 5 % slower in more than one. That is what
+`isorun bench --base` is for.
 """
 
 from __future__ import annotations

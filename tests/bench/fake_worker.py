@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from isorun.bench.beside import SUFFIX
 from isorun.bench.client import WorkerDied, WorkerError
 from isorun.bench.records import Run
 from isorun.bench.runfolder import read_run
@@ -39,7 +40,7 @@ class FakeWorker:
     """Has the face of `Worker`. `behaviours` maps runtime names, `exports` maps export folders to what they raise.
 
     A second process of a runtime is called "twin" in `asked`, and behaves as the runtime does unless `behaviours` has
-    that name.
+    that name; one of another environment is called RUNTIME@base.
     """
 
     behaviours: dict[str, Behaviour] = {}  # noqa: RUF012  (set by each test)
@@ -50,13 +51,15 @@ class FakeWorker:
 
     def __init__(self, log: Path, threads: int, python: str | None = None) -> None:
         self.runtime: str = ""
+        self.python = python
         self.twin = log.stem.endswith("-twin")
         self.length: int | None = None
         self.rng = np.random.default_rng(0)
         self.open_workers.append(self)
 
     def ask(self, op: str, timeout_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
-        self.runtime = arguments.get("runtime", self.runtime)
+        if "runtime" in arguments:
+            self.runtime = arguments["runtime"] + (SUFFIX if self.python else "")
         if op == "stage":
             self.length = arguments["sizes"].get("source")
         self.asked.append((op, "twin" if self.twin else self.runtime))
