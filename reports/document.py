@@ -40,7 +40,7 @@ class Table:
 
     `groups` names for each row the group of measurements that it is about (its place in `Document.facets`), by which
     readers filter and which other parts link to. A table of `facts` has a name and a value in each row; one of
-    `details` stands folded.
+    `details` stands folded, and one that is `open` never, however long.
     """
 
     caption: str
@@ -49,11 +49,12 @@ class Table:
     groups: tuple[int, ...] = ()
     facts: bool = False
     details: bool = False
+    open: bool = False
 
     @property
     def folded(self) -> bool:
         """Whether the table waits until it is asked for."""
-        return self.details or len(self.rows) > LONG
+        return self.details or (len(self.rows) > LONG and not self.open)
 
     @property
     def numeric(self) -> tuple[bool, ...]:

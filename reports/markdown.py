@@ -94,7 +94,8 @@ def _table(table: Table, page: str) -> Iterator[_Block]:
     title = f"{caption} ({plural(len(table.rows), 'row')})"
     grid = f"{_grid(table)}\n\n{_notes(table)}".rstrip()
     folded = f"<details><summary>{title}</summary>\n\n{grid}\n\n</details>"
-    text = folded if table.folded or len(table.rows) > _LONG else f"**{caption}**\n\n{grid}"
+    long = len(table.rows) > _LONG and not table.open
+    text = folded if table.folded or long else f"**{caption}**\n\n{grid}"
     yield _Block(text, f"{title}: in [the page]({page}).")
 
 
@@ -113,13 +114,13 @@ def _cell(cell: Cell) -> str:
 
 
 def _notes(table: Table) -> str:
-    """All notes of a table in one folded line."""
-    notes = [
-        f"{_named(row)}; {_text(column)}: {_text(cell.note)}"
-        for row in table.rows
-        for column, cell in zip(table.columns, row, strict=True)
-        if cell.note
-    ]
+    """All notes of a table in one folded line; what a row says in several columns it says once."""
+    columns: dict[tuple[str, str], list[str]] = {}
+    for row in table.rows:
+        for column, cell in zip(table.columns, row, strict=True):
+            if cell.note:
+                columns.setdefault((_named(row), _text(cell.note)), []).append(_text(column))
+    notes = [f"{name}; {', '.join(found)}: {note}" for (name, note), found in columns.items()]
     said = "<br>".join(notes)
     return f"<details><summary>{plural(len(notes), 'note')} on this table</summary>{said}</details>" if notes else ""
 

@@ -69,7 +69,7 @@ def _section(runtime: str, lines: Sequence[_Line]) -> Section:
     asked = {name: column for name, column in cells.items() if any(cell != _UNTRIED for cell in column)}
     rows = tuple(zip((Cell(line.model) for line in lines), *asked.values(), strict=True))
     said = tuple(f"Not tried, {dtype}: {reason}." for dtype in DTYPES for reason in _left_out(lines, dtype))
-    return Section(key, runtime, said, (Table(f"Supported on {runtime}", ("model", *asked), rows),))
+    return Section(key, runtime, said, (Table(f"Supported on {runtime}", ("model", *asked), rows, open=True),))
 
 
 def _left_out(lines: Sequence[_Line], dtype: str) -> list[str]:

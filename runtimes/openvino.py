@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,10 @@ from .base import Placement, RuntimeFailure, one_line
 if TYPE_CHECKING:
     from ..export.artifact import ExportedModel
     from ..models.signature import Array, Feeds
+
+
+# Where in its own source each layer of OpenVINO threw, which stands before what it says.
+_PLACES = re.compile(r"(?:Exception from|Check '[^']*' failed at) \S+:\d+:")
 
 
 class OpenVino:
@@ -46,7 +51,7 @@ class OpenVino:
         try:
             compiled = openvino.Core().compile_model(str(artifact.model_path), "CPU", options)
         except RuntimeError as error:
-            raise RuntimeFailure(f"openvino refuses the model: {one_line(error)}") from error
+            raise RuntimeFailure(f"openvino refuses the model: {_said(error)}") from error
         return OpenVinoSession(compiled, _output_names(artifact), threads)
 
 
@@ -71,7 +76,7 @@ class OpenVinoSession:
         try:
             return self._request.infer(staged, share_inputs=True, share_outputs=True)
         except RuntimeError as error:
-            raise RuntimeFailure(f"openvino failed: {one_line(error)}") from error
+            raise RuntimeFailure(f"openvino failed: {_said(error)}") from error
 
     def fetch(self, raw: Any) -> dict[str, Array]:
         """Copies of the outputs by their names in the ONNX graph; a converted model has names of its own, or places."""
@@ -95,6 +100,10 @@ def _output_names(artifact: ExportedModel) -> list[str]:
     if artifact.model_path.suffix != ".onnx":
         return []
     return [spec.name for spec in artifact.signature().outputs]
+
+
+def _said(error: RuntimeError) -> str:
+    return one_line(RuntimeError(_PLACES.sub("", str(error))))
 
 
 RUNTIMES = (OpenVino(),)

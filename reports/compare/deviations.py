@@ -1,4 +1,4 @@
-"""How far each pair of measurements lies apart, and how far it does from the other runtimes of its length."""
+"""How far each pair of measurements lies apart, and how far that is from the other runtimes of its length."""
 
 from __future__ import annotations
 
@@ -7,25 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from ...bench.records import Case, Run
+from ...bench.records import Case
 from ...bench.timing import log_error
-from .machine import point, shares
+from .machine import point
 from .match import Pair
 from .noise import Deviation
 
 
-def deviations(base: Run, head: Run, pairs: Sequence[Pair]) -> list[Deviation]:
-    """ln(head time / base time) of each pair with the noise within the runs, and the machine's part."""
-    found = [deviation(pair) for pair in pairs]
-    moved = {pair.base.case: d.value for pair, d in zip(pairs, found, strict=True)}
-    if all(pair.together for pair in pairs):
-        return found
-    parts = shares(base, head, moved)
-    return [Deviation(d.value, d.error, parts[pair.base.case]) for pair, d in zip(pairs, found, strict=True)]
-
-
 def deviation(pair: Pair) -> Deviation:
-    """The same of one pair, without the machine."""
+    """ln(head time / base time), with the noise within the runs."""
     before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
     if pair.together:
         ratios = [new / old for new, old in zip(after, before, strict=False)]

@@ -33,7 +33,6 @@ from scipy.stats import t as student
 from ...bench.timing import Interval
 
 USUAL, PRIOR = 0.01, 4.0  # what two runs differ by before one has looked, and how many cases that is worth
-UNEVEN = 0.5  # standard deviation of how far the machine moves one runtime, over how far it moves another
 TAILS = 4.0  # degrees of freedom of a single case at most: one that a neighbour's work hit lies far out
 EFFICIENCY = 0.5  # of the median of differences, against the sum of squares
 _NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)  # the median of the absolute value of a standard normal number
@@ -56,12 +55,13 @@ class Noise:
 class Deviation:
     """ln(head time / base time) of one case, and the standard error that the blocks of both runs give it.
 
-    `machine` is the part of the value that the machine may have in it.
+    `machine` is the part of the value that may be the machine's, and `unsure` the standard error of that part.
     """
 
     value: float
     error: float
     machine: float = 0.0
+    unsure: float = 0.0
 
     @property
     def usual(self) -> float:
@@ -94,7 +94,7 @@ def whole(deviation: Deviation, noise: Noise) -> Deviation:
 
 def left(deviation: Deviation) -> Deviation:
     """What is left of a change when the machine's part is taken from it, as far as that is known."""
-    return Deviation(deviation.value - deviation.machine, math.hypot(deviation.error, UNEVEN * deviation.machine))
+    return Deviation(deviation.value - deviation.machine, math.hypot(deviation.error, deviation.unsure))
 
 
 def p_value(deviation: Deviation, freedom: float) -> float:

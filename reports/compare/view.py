@@ -19,7 +19,8 @@ IDENTITY = ("model", "phase", "runtime", "new tokens", "past")
 _READING = (
     "Change: time of the head over time of the base. The 95 % intervals hold the noise within both runs and the "
     "noise between them, which is estimated from the scatter over all cases of a runtime. A case is called slower or "
-    "faster when this interval and the rank test on its blocks both say so after correction for the number of cases.",
+    "faster when this interval and the rank test on its blocks both say so after correction for the number of cases. A "
+    "runtime as a whole is the mean over its models, those whose change is known well counting for more.",
 )
 
 

@@ -100,7 +100,8 @@ def _machine(comparison: Comparison) -> str:
         by = percent(round(math.expm1(median(moved)), 3))
         return (
             f"At {len(moved)} of {plural(len(shared), 'length')} all runtimes changed alike, by {by} in the median, as "
-            "a machine with other work makes them: only what exceeds that is called."
+            "a machine with other work makes them: only what exceeds that is called. In one run, by isorun bench "
+            "--base, both would see the same machine."
         )
     if comparison.changes and not controls(comparison.base, comparison.head) and len(comparison.overall) < 2:
         return "Nothing in these runs tells slower code from a slower machine: one runtime, and no yardstick in both."
