@@ -15,10 +15,10 @@ A rank test cannot say more than that all blocks of one run lie below all of the
 p = 0.008, too much for any correction over many cases; such a complete separation counts as rejecting if its own p is
 below 5 %, or that of five pairs, and the corrected second test decides.
 
-Share of 300 simulated pairs of runs of the same code in which any of 84 cases was called (5-9 blocks, 1, 5 or 15 % noise
-within runs, 0-5 % between them): 0.000; any of 12 cases: 0.000-0.063. Of 42 cases 5 % slower, at 0.5, 1 and 2 % between
-runs: 0.96, 0.35 and 0.00 called where yardsticks say that the machine stood still, and 0.78, 0.05 and 0.00 without any.
-What a single case cannot show, its runtime as a whole does; see overall.py.
+Share of 300 simulated pairs of runs of the same code in which any of 84 cases was called (5-9 blocks, 1, 5 or 15 %
+noise within runs, 0-5 % between them): 0.000; any of 12 cases: 0.000-0.063. Of 42 cases 5 % slower, at 0.5, 1 and 2 %
+between runs: 0.96, 0.35 and 0.00 called where yardsticks say that the machine stood still, and 0.78, 0.05 and 0.00
+without any. What a single case cannot show, its runtime as a whole does; see overall.py.
 
 Six real runs of 70 cases on two shared cores, where the same case took up to 1.9 times as long in another run: in none
 of the 30 ordered pairs was anything called, nor with one runtime 5 % slower: that takes `isorun bench --base`.

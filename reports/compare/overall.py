@@ -6,7 +6,7 @@ it: alike where they differ by more than is not known (the weights of DerSimonia
 Trials 7:177, with the variance between models of Paule and Mandel 1982, Journal of Research of the NBS 87:377).
 
 Share of 300 simulated pairs of runs of the same code in which one of two runtimes was called (0-5 % noise between
-runs): 0.000-0.007 with 21 models, 0.000-0.060 with 3. A runtime slowed by 5 %, at 0.5, 1, 2 and 5 % between runs: with
+runs): 0.000-0.017 with 21 models, 0.000-0.060 with 3. A runtime slowed by 5 %, at 0.5, 1, 2 and 5 % between runs: with
 21 models called in 1.00, 1.00, 1.00 and 0.40, with 3 in 1.00, 1.00, 0.95 and 0.22. Without yardsticks, with 21 models:
 1.00, 1.00, 0.96 and 0.35.
 """
