@@ -20,7 +20,8 @@ from .trend import Trend, trends
 class Comparison:
     """What the last of some runs changed against the first, and the trend over all of them.
 
-    `limit` is the slow-down that is still accepted: 0.05 is 5 %.
+    `limit` is the slow-down that is still accepted: 0.05 is 5 %. The blocks of runs that were measured `together`
+    alternated.
     """
 
     runs: tuple[Run, ...]
@@ -33,6 +34,7 @@ class Comparison:
     errors: tuple[ErrorChange, ...]
     differences: tuple[Difference, ...]
     trends: tuple[Trend, ...]
+    together: bool
 
     @property
     def base(self) -> Run:
@@ -101,4 +103,5 @@ def compare(runs: Sequence[Run], *, limit: float = 0.0, allowed: Collection[str]
         errors=errors(matched.pairs),
         differences=different,
         trends=trends(runs) if len(runs) > 2 else (),
+        together=together,
     )

@@ -94,6 +94,8 @@ def _gone(comparison: Comparison) -> str:
 
 
 def _machine(comparison: Comparison) -> str:
+    if comparison.together:
+        return "Both were timed in the same rounds of blocks, so that what the machine did is in neither's favour."
     shared = {point(found.case): found.deviation.machine for found in comparison.changes}
     moved = [abs(part) for part in shared.values() if part]
     if len(moved) > len(shared) / 2 and median(moved) > USUAL:

@@ -16,7 +16,7 @@ from isorun.bench.records import Case, Measurement, Run
 from isorun.reports.compare.beside import split
 from isorun.reports.compare.comparison import compare
 from isorun.reports.compare.environment import CompareError
-from isorun.reports.compare.words import names
+from isorun.reports.compare.words import names, sentences
 
 from .synthetic import HEADER, cases, measured, run, unchanged, write
 
@@ -54,6 +54,7 @@ def test_five_per_cent_are_called_through_them() -> None:
         torch, ort = pair.overall
         assert pair.regressed
         assert (torch.word, ort.word) == ("same", "slower")
+        assert any("in the same rounds of blocks" in sentence for sentence in sentences(pair))
         assert ort.ratio == pytest.approx(1.05, abs=0.012)
 
 
