@@ -120,7 +120,7 @@ def load(name: str, **chosen: Any) -> Suite:
 
     Raises:
         SuiteError: an unknown suite, key, model, runtime, dtype or size, a value of the wrong type, an empty grid, or a
-            chosen length that a model cannot have.
+            chosen length that no model can have.
     """
     content = {**DEFAULTS, **read(name), **{key: value for key, value in chosen.items() if value is not None}}
     for key, least in LEAST.items():
@@ -204,9 +204,9 @@ def _refuse_empty(suite: Suite) -> None:
 
 
 def _refuse_too_long(suite: Suite, phase: str) -> None:
-    planned: Iterable[Group] = (group for group in groups(suite) if group.phase == phase)
-    for group in planned:
-        for point in group.points:
-            reason = group.too_long(point.length)
-            if reason:
-                raise SuiteError(f"{reason}: choose shorter lengths, or leave the model out with --models")
+    """A length that some models cannot have is a row that says so; one that none can have was mistyped."""
+    planned = [group for group in groups(suite) if group.phase == phase]
+    for point in planned[0].points if planned else ():
+        reasons = [group.too_long(point.length) for group in planned]
+        if all(reasons):
+            raise SuiteError(f"{reasons[0]}: choose shorter lengths")

@@ -60,12 +60,18 @@ def test_an_unknown_suite_is_refused() -> None:
         load("quik")
 
 
-def test_chosen_lengths_beyond_a_table_are_refused_naming_the_limit() -> None:
+def test_chosen_lengths_beyond_every_table_are_refused_naming_the_limit() -> None:
     with pytest.raises(SuiteError, match="1024 tokens exceed the table of 512 positions of bert-base"):
-        load("quick", seq="64:1024:2x")
+        load("quick", seq="64:1024:2x", models=["bert-base"])
     with pytest.raises(SuiteError, match="1025 tokens exceed the table of 1024 positions of gpt2"):
-        load("quick", past="1024")
+        load("quick", past="1024", models=["gpt2", "bert-base"])
     assert load("quick", seq="8192", models=["llama3-8b"]).seq == (8192,)
+
+
+def test_chosen_lengths_that_some_models_can_have_are_measured_on_those() -> None:
+    suite = load("quick", seq="64,1024", models=["bert-base", "gpt2"])
+    longer = {group.model: group.too_long(1024) for group in groups(suite) if group.phase == "forward"}
+    assert longer == {"bert-base": "1024 tokens exceed the table of 512 positions of bert-base", "gpt2": None}
 
 
 def test_a_length_of_the_suite_itself_beyond_a_table_is_a_reason_not_a_refusal() -> None:
