@@ -11,7 +11,10 @@ from typing import Any
 
 from ..export import machine
 
-PACKAGES = ("isorun", "torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "onnxruntime-gpu", "numpy")
+PACKAGES = (
+    *("isorun", "torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt"),
+    "numpy",
+)
 
 
 def describe(threads: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..bench.records import Measurement, Run, Verdict
@@ -36,10 +36,22 @@ def matrix(runs: Sequence[Run]) -> Document:
     sections = tuple(_section(name, [line for line in lines if line.runtime == name]) for name in names)
     made = [f"{plain(run.header.get('name'))}, {moment(plain(run.header.get('created')))}" for run in runs]
     lead = (
-        f"Generated from {listing(made)}. Yes: it was run, and every output was as near to float64 as its precision "
-        "allows. No: the note has the reason. –: it was not tried.",
+        f"Generated from {listing(made)}{_versions(runs)}. Yes: it was run, and every output was as near to float64 as "
+        "its precision allows. No: the note has the reason. –: it was not tried.",
     )
     return Document("What is supported where", lead, sections)
+
+
+def _versions(runs: Sequence[Run]) -> str:
+    """What the runs ran on: the version of each package, or all that it had in them."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        environment = run.header.get("environment")
+        versions = environment.get("versions") if isinstance(environment, Mapping) else None
+        for name, version in versions.items() if isinstance(versions, Mapping) else ():
+            found.setdefault(plain(name), {})[plain(version)] = None
+    said = listing([f"{name} {' or '.join(known)}" for name, known in found.items()])
+    return f", with {said}" if said else ""
 
 
 def _lines(runs: Sequence[Run]) -> list[_Line]:

@@ -34,7 +34,10 @@ REFUSALS = [
     (["bench", "--models", "gtp2"], "unknown model 'gtp2'; did you mean gpt2"),
     (["bench", "quik"], "unknown suite 'quik'; did you mean quick?"),
     (["bench", "--runtimes", "ort"], "unknown runtime 'ort'; did you mean"),
-    (["bench", "--models", "bert-base", "--seq", "64:1024:2x"], "1024 tokens exceed the table of 512 positions of bert-base"),
+    (
+        ["bench", "--models", "bert-base", "--seq", "64:1024:2x"],
+        "1024 tokens exceed the table of 512 positions of bert-base",
+    ),
     (["bench", "--seq", "many"], "seq 'many'"),
     (["bench", "--batch", "0"], "batch '0': 0 is below 1"),
     (["bench", "--batch", "two"], "batch 'two': write 64,128"),

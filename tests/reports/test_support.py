@@ -113,6 +113,16 @@ def test_a_precision_that_a_runtime_does_not_run_has_its_reason(run: Run) -> Non
     assert "int8" in made["ort-cpu"].parts[0].columns  # type: ignore[union-attr]
 
 
+def test_versions_are_those_of_all_runs(run: Run) -> None:
+    def ran(versions: object) -> Run:
+        return replace(run, header={**run.header, "environment": {"versions": versions}})
+
+    (lead,) = matrix(
+        [ran({"torch": "2.13.0", "onnx": "1.23"}), ran({"torch": "2.14.0"}), ran("odd"), ran({3: [4]})]
+    ).lead
+    assert "with torch 2.13.0 or 2.14.0, onnx 1.23" in lead
+
+
 def test_a_runtime_that_nothing_ran_on_has_its_reason(run: Run) -> None:
     absent = tuple(
         Measurement(case=replace(m.case, runtime="ort-cuda"), status="skipped", reason="no CUDA device")
