@@ -97,11 +97,12 @@ def adverb(interval: Interval) -> str | None:
 def told_apart(interval: Interval, sparse: float, dense: float) -> Read:
     """Which of two predicted exponents a measured one is that of: of what sparse attention computes, or of full.
 
-    "neither": it is for sure below both by more than theory is trusted to.
+    "neither": it is for sure below both by more than theory is trusted to. "too noisy": the interval is wider than two
+    tolerances and than the two are apart, or has the middle between them in it.
     """
     if dense - sparse < SEPARATE:
         return "too near"
-    if interval.high - interval.low > 2 * TOLERANCE:
+    if interval.high - interval.low > max(2 * TOLERANCE, dense - sparse):
         return "too noisy"
     if interval.high < sparse - TOLERANCE:
         return "neither"

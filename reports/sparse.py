@@ -19,12 +19,16 @@ from .trend import UNKNOWN, basis
 QUESTION = "Sparse attention: linear?"
 RULE = (
     f"Sparse attention: theory predicts one exponent with the keys that are read and one with all keys. Where they are "
-    f"less than {SEPARATE:g} apart, time cannot tell; else the interval must lie wholly on one side of their middle. "
+    f"less than {SEPARATE:g} apart, time cannot tell; else the interval must lie wholly on one side of their middle, and "
+    "be no wider than they are apart. "
     "Linear: that with the keys that are read is at most "
     f"{ABOVE:g}."
 )
 _TONES: Mapping[Read, Tone] = {"sparse": "good", "dense": "bad"}  # every other word is unsure
-_WHY: Mapping[Read, str] = {"too noisy": "; the interval is too wide to tell", "neither": "; it is below both"}
+_WHY: Mapping[Read, str] = {
+    "too noisy": "; the interval is too wide to tell: where longer n can be measured, the two lie further apart",
+    "neither": "; it is below both",
+}
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,7 @@ def test_growth_in_a_word(low: float, high: float, word: str | None) -> None:
         (1.4, 1.6, 1.5, "dense"),
         (1.1, 1.4, 1.5, "too noisy"),
         (0.6, 1.2, 1.5, "too noisy"),  # on one side of the middle, and yet too wide to mean anything
+        (0.6, 1.2, 1.7, "sparse"),  # as wide, and the predictions are further apart
         (0.5, 0.7, 1.5, "neither"),
         (1.0, 1.1, 1.2, "too near"),  # the predictions are nearer than theory is exact
     ],
