@@ -19,9 +19,8 @@ from .trend import UNKNOWN, basis
 QUESTION = "Sparse attention: linear?"
 RULE = (
     f"Sparse attention: theory predicts one exponent with the keys that are read and one with all keys. Where they are "
-    f"less than {SEPARATE:g} apart, time cannot tell; else the interval must lie wholly on one side of their middle, and "
-    "be no wider than they are apart. "
-    "Linear: that with the keys that are read is at most "
+    f"less than {SEPARATE:g} apart, time cannot tell; else the interval must lie wholly on one side of their middle, "
+    "and be no wider than they are apart. Linear: that with the keys that are read is at most "
     f"{ABOVE:g}."
 )
 _TONES: Mapping[Read, Tone] = {"sparse": "good", "dense": "bad"}  # every other word is unsure
