@@ -79,7 +79,7 @@ def changes(base: Run, head: Run, pairs: Sequence[Pair]) -> tuple[tuple[Change, 
     tests = [p_value(left(whole(one, noise)), noise.single) for one in raw]
     corrected = zip(false_discovery_control(ranks), false_discovery_control(tests), strict=True)
     parts = zip(pairs, raw, ranks, corrected, strict=True)
-    return tuple(_change(pair, deviation, rank, both, noise) for pair, deviation, rank, both in parts), noise
+    return tuple(_change(pair, one, rank, both, noise) for pair, one, rank, both in parts), noise
 
 
 def sure(found: Sequence[Change], noise: Noise, limit: float) -> tuple[Change, ...]:

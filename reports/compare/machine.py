@@ -29,6 +29,7 @@ from .noise import Deviation, Noise, whole
 
 UNEVEN = 0.5  # standard deviation of how much further the machine moves one runtime than another
 STILL = 0.01  # of a yardstick: it has not moved
+ENOUGH = 4  # lengths that can agree with each other
 STEADY = 0.03  # standard deviation over lengths that processes of the same code leave
 _NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)
 
@@ -62,8 +63,10 @@ def controls(base: Run, head: Run) -> tuple[float, ...]:
     return tuple(math.log(before[name] / after[name]) for name in before if name in after)
 
 
-def _still(yardsticks: Sequence[float], points: Iterable[Sequence[Deviation]]) -> bool:
-    return bool(yardsticks) and max(map(abs, yardsticks)) < STILL and _scatter(points) < STEADY
+def _still(yardsticks: Sequence[float], points: Collection[Sequence[Deviation]]) -> bool:
+    if not yardsticks or max(map(abs, yardsticks)) >= STILL:
+        return False
+    return len(points) >= ENOUGH and _scatter(points) < STEADY
 
 
 def _least(changes: Sequence[float]) -> float:

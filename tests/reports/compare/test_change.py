@@ -151,6 +151,15 @@ def test_the_machine_is_what_all_runtimes_of_a_length_share(
     assert all(found[one].machine == found[replace(one, runtime="torch")].machine for one in found)
 
 
+def test_few_lengths_do_not_say_that_the_machine_stood_still() -> None:
+    def parts(lengths: int) -> set[float]:
+        which = [case(n=n, runtime=name) for n in range(1, lengths + 1) for name in ("torch", "ort-cpu")]
+        raw = [Deviation(0.1, 0.001)] * len(which)
+        return {found.machine for found in parted(run(0), run(1), which, raw, QUIET)}
+
+    assert (parts(3), parts(4)) == ({0.1}, {0.0})
+
+
 def test_what_the_machine_did_is_as_unsure_as_lengths_scatter_and_runtimes_differ() -> None:
     rng = np.random.default_rng(0)
     moved = {case(n=n, runtime=name): 0.0 for n in range(1, 401) for name in ("torch", "ort-cpu")}
