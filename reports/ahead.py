@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ..bench.complexity import Fit, fit
+from ..bench.complexity import TERMS, Fit, fit
 from ..bench.extrapolate import Estimate, largest, predict
 from ..bench.records import Measurement, Run
-from .exports import positions
-from .format import duration, number
+from .exports import positions, whole
+from .format import duration, memory, number
 from .series import Group, growth
 from .sparse import reading
 from .trend import UNKNOWN
@@ -35,7 +35,7 @@ def law_ahead(run: Run, group: Group, runtime: str) -> Fit | None:
 
 
 def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
-    """What the law says about `TARGET` tokens and about a second, unless the model's positions end before."""
+    """What the law says about `TARGET` tokens and about a second, unless positions or memory end before."""
     limit = positions(run, group)
     if limit is not None and limit < TARGET:
         return "not possible", f"this model has {limit:,} positions"
@@ -43,9 +43,30 @@ def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
     if law is None:
         return UNKNOWN, "too few lengths were measured to fit a law"
     head, detail = _time(law)
+    if too_large := unfit(run, group, runtime):
+        return "does not fit here", f"{too_large}; given enough, {head}, {detail}, on {runtime}"
     straight = f"; by the straight line from n = {law.lengths[0]} on" if _straight(run, group, runtime) else ""
     reach = "" if group.phase == "step" else _reach(law)
     return head, f"{detail}{straight}, on {runtime}{reach}"
+
+
+def unfit(run: Run, group: Group, runtime: str) -> str | None:
+    """Why the memory of this machine is for sure too small for `TARGET` tokens; None where it may do."""
+    environment = run.header.get("environment")
+    total = whole(environment.get("memory_bytes")) if isinstance(environment, Mapping) else None
+    straight = _straight(run, group, runtime)
+    line = straight or group.curve(runtime)
+    peaks = [m.peak_bytes for m in line if m.peak_bytes]
+    if total is None or total < 1 or len(peaks) < len(line):
+        return None
+    try:
+        law = fit([m.case.length for m in line], [[peak] for peak in peaks], terms=2 if straight else TERMS)
+    except ValueError:
+        return None
+    low, mid, high = predict(law, TARGET)
+    if low <= total:
+        return None
+    return f"it takes about {memory(mid)} of memory ({memory(low)}–{memory(high)}), and {memory(total)} are here"
 
 
 def _straight(run: Run, group: Group, runtime: str) -> Sequence[Measurement]:

@@ -12,7 +12,7 @@ from .batches import Gain, largest, sentence
 from .document import Answer, Card, Line, Tone
 from .format import duration, listing, number, plural, ratio
 from .generations import Generation, generations
-from .race import won
+from .race import UNDECIDED, won
 from .series import Group, distance, groups, objection, verdict_of, worst
 from .sparse import QUESTION, answered
 from .trend import UNKNOWN, grown, leader
@@ -101,7 +101,7 @@ def _outputs(found: Sequence[Group]) -> Iterator[Line]:
 
 def _fastest(group: Group) -> Line:
     head, detail = won(group)
-    tone: Tone = "unsure" if head.startswith("undecided") else "plain"
+    tone: Tone = "unsure" if head.startswith(UNDECIDED) else "plain"
     return Line(group.label, head, detail, tone, _place("latency", group))
 
 

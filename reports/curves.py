@@ -10,7 +10,7 @@ from ..bench.extrapolate import predict
 from ..bench.growth import Growth
 from ..bench.records import Measurement, Run
 from ..bench.timing import Interval, median_interval
-from .ahead import TARGET, law_ahead
+from .ahead import TARGET, law_ahead, unfit
 from .chart import Axes, Node, Point, loglog
 from .document import Cell, Chart, Table
 from .exports import positions
@@ -61,7 +61,7 @@ def _row(run: Run, group: Group, runtime: str, law: Growth) -> tuple[Cell, ...]:
         Cell(law.word, tone=TONES.get(law.word, "unsure"), note=explained(group, runtime, law)),
         Cell(exponent(law.fit.exponent, law.fit.exponent_interval), law.fit.exponent),
         _crossover(law.fit, limit),
-        _ahead(law_ahead(run, group, runtime) or law.fit, limit),
+        _ahead(run, group, runtime, law),
     )
 
 
@@ -69,11 +69,20 @@ def _power(value: float | None) -> Cell:
     return Cell("–", tone="muted") if value is None else Cell(exponent(value), value)
 
 
-def _ahead(fit: Fit, limit: int | None) -> Cell:
+def _ahead(run: Run, group: Group, runtime: str, law: Growth) -> Cell:
+    limit = positions(run, group)
     if limit is not None and limit < TARGET:
         return Cell(f"beyond its {limit:,} positions", tone="muted")
-    low, mid, high = predict(fit, TARGET)
-    return Cell(duration(mid, Interval(low, high)), mid)
+    if too_large := unfit(run, group, runtime):
+        return Cell("does not fit here", tone="muted", note=too_large)
+    farther = law_ahead(run, group, runtime) or law.fit
+    low, mid, high = predict(farther, TARGET)
+    return Cell(duration(mid, Interval(low, high)), mid, note="" if farther == law.fit else _line(farther))
+
+
+def _line(law: Fit) -> str:
+    c0, c1, _ = (duration(value, interval) for value, interval in zip(law.coefficients, law.intervals, strict=True))
+    return f"by the straight line from n = {law.lengths[0]} on: c0 {c0}, c1 {c1} a token"
 
 
 def _crossover(fit: Fit, limit: int | None) -> Cell:

@@ -12,6 +12,8 @@ from ..bench.timing import Comparison
 from .format import listing, ratio
 from .series import Group
 
+UNDECIDED = "undecided"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -50,6 +52,9 @@ def won(group: Group) -> tuple[str, str]:
     *others, _ = [list(stretch) for _, stretch in groupby(found, key=_outcome)]
     if not others:
         return who(last), f"{ahead}; the same answer at every n" if len(found) > 1 else ahead
+    if len(others) == 1 and not others[0][-1].level and who(last).startswith(UNDECIDED):
+        before = others[0][-1]
+        return f"{before.first} up to n = {before.n}, then {who(last)}", f"{lead(before)} at n = {before.n}; {ahead}"
     return who(last), "; ".join((ahead, *(f"{who(stretch[0])} {_where(stretch)}" for stretch in reversed(others))))
 
 
@@ -80,7 +85,7 @@ def who(place: Place) -> str:
     names = listing(sorted((place.first, *place.level)))
     if not place.level:
         return names
-    return f"{names} alike" if place.alike else f"undecided between {names}"
+    return f"{names} alike" if place.alike else f"{UNDECIDED} between {names}"
 
 
 def _where(stretch: Sequence[Place]) -> str:

@@ -25,6 +25,7 @@ RULE = (
 )
 _TONES: Mapping[Read, Tone] = {"sparse": "good", "dense": "bad"}  # every other word is unsure
 _WHY: Mapping[Read, str] = {
+    "sparse": "; that rules out full attention",
     "too noisy": "; the interval is too wide to tell: where longer n can be measured, the two lie further apart",
     "neither": "; it is below both",
 }

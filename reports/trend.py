@@ -33,7 +33,8 @@ READING = (
     f"✓ as theory says (agrees): within {TOLERANCE:g} of that exponent, and it lies within the interval. "
     f"≈ close to theory (close): within {TOLERANCE:g}, but outside the interval; theory knows neither the fixed costs "
     f"of a call nor caches. ✗ not as theory says (disagrees): for sure more than {TOLERANCE:g} away. "
-    "? the lengths are too few or the times too noisy."
+    "No mark: the lengths are too few, or the times too noisy, to be held against theory. ? they do not even say how "
+    "the time grows."
 )
 ELSEWHERE = f"by the rule under Answers: the exponent over the last doubling of n, within {TOLERANCE:g} of theory's."
 _STEEP = 0.1  # by how much the exponent over all n must differ to be worth a word
@@ -51,7 +52,7 @@ def grown(group: Group, runtime: str) -> tuple[str, str, Tone]:
     if found is None:
         return UNKNOWN, f"fewer than three lengths have a time on {runtime}", "unsure"
     word = adverb(found.interval)
-    tone = TONES.get(found.word, "unsure") if word else "unsure"
+    tone = TONES.get(found.word, "plain") if word else "unsure"
     return word or UNKNOWN, f"{explained(group, runtime, found)}; on {runtime}", tone
 
 
@@ -76,4 +77,6 @@ def _short(found: Growth) -> str:
     if first == found.low or noise or abs(overall - found.exponent) <= _STEEP:
         return ""
     how = "flatter at short n, where fixed costs weigh more" if overall < found.exponent else "steeper at short n"
+    if overall < 0:
+        how = "less than at short n, as with other work on the machine then"
     return f"; over all n from {first} it is n^{exponent(overall)}, {how}"

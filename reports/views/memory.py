@@ -24,7 +24,10 @@ def view(run: Run) -> Section | None:
     if not charts and not peaks.rows:
         return None
     peak = "Peak resident memory of the process that runs one model on one runtime, code and libraries included."
-    bars = "Bars are its parts by kind, at each n; the upright mark is what the graph predicts."
+    bars = (
+        "Bars are what the model takes of that, by kind, at each n. The upright mark is what the graph alone needs: "
+        "weights, cache and the tensors alive at a time; what operators take inside and allocators keep comes on top."
+    )
     return Section("memory", "Memory", (peak, bars) if charts else (peak,), (*charts, *([peaks] if peaks.rows else [])))
 
 

@@ -82,6 +82,14 @@ def test_what_cannot_be_told_apart_is_not_called_faster() -> None:
     assert (found.head, found.tone) == ("undecided between ort-cpu and torch", "unsure")
 
 
+def test_a_lead_that_ends_is_told_with_its_end() -> None:
+    rng = {64: 0.5, 128: 0.5, 256: 0.5, 512: 0.999}
+    run = run_of({"torch": lambda n: MS * n, "ort-cpu": lambda n: MS * n * rng[n]}, (64, 128, 256, 512), noise=0.05)
+    found = line(run, FASTEST)
+    assert (found.head, found.tone) == ("ort-cpu up to n = 256, then undecided between ort-cpu and torch", "plain")
+    assert re.match(r"[12]\.\d+× \(.*\) over torch at n = 256; .* at n = 512", found.detail)
+
+
 def test_a_runtime_alone_wins_nothing() -> None:
     assert (
         "nothing else has a verified time" in line(run_of({"torch": lambda n: MS * n}, (64, 128, 256)), FASTEST).detail
@@ -133,6 +141,14 @@ def test_one_rule_gives_one_mark_everywhere() -> None:
     assert "flatter at short n, where fixed costs weigh more" in cell.note
 
 
+def test_what_is_known_without_theory_has_no_mark() -> None:
+    run = run_of({"torch": lambda n: MS * n**1.6}, (64, 128, 256, 512), noise=0.11)
+    theory = tuple(replace(m, flops=int(1e6 * m.case.seq**1.25)) for m in run.measurements)
+    found = line(replace(run, measurements=theory), GROWTH)
+    assert found.detail.startswith("too noisy to hold against theory")
+    assert (found.head, found.tone) == ("more than linearly", "plain")
+
+
 def test_noise_is_not_taken_for_an_answer() -> None:
     found = line(run_of({"torch": lambda n: MS * n}, (64, 128, 256), noise=0.5), GROWTH)
     assert (found.head, found.tone) == ("cannot tell", "unsure")
@@ -155,6 +171,34 @@ def test_too_few_lengths_or_too_much_noise_give_no_time_at_32768() -> None:
     assert line(run_of({"torch": lambda n: MS * n}, (64, 128)), AHEAD).head == "cannot tell"
     wild = run_of({"torch": lambda n: MS * n}, (64, 128, 256), noise=0.6)
     assert line(wild, AHEAD).head in ("cannot tell", "roughly 32.8 s") or "anything from" in line(wild, AHEAD).detail
+
+
+def with_peaks(run: Run, peak: Law, total: object) -> Run:
+    """The same with the memory that each length took at its peak, on a machine that has `total` bytes."""
+    made = tuple(replace(m, peak_bytes=int(peak(m.case.seq))) for m in run.measurements)
+    environment = {**run.header["environment"], "memory_bytes": total}
+    return replace(run, measurements=made, header={**run.header, "environment": environment})
+
+
+def test_what_does_not_fit_into_memory_has_no_time_there() -> None:
+    run = run_of({"torch": lambda n: MS * n}, (64, 256, 1024, 4096))
+    square = with_peaks(run, lambda n: 2e8 + 100 * n * n, 2**34)  # 100 GiB at 32,768
+    found = line(square, AHEAD)
+    assert found.head == "does not fit here"
+    assert re.match(
+        r"it takes about 100 GiB of memory \(.*\), and 16\.0 GiB are here; given enough, about 33", found.detail
+    )
+    (law,) = records(tables(document(square), "scaling")[LAWS_TABLE])
+    assert law["at 32,768"].text == "does not fit here"
+    assert "100 GiB" in law["at 32,768"].note
+
+
+@pytest.mark.parametrize("total", [2**38, None, "much", 0, -1])
+def test_what_may_fit_has_a_time(total: object) -> None:
+    run = run_of({"torch": lambda n: MS * n}, (64, 256, 1024, 4096))
+    assert line(with_peaks(run, lambda n: 2e8 + 100 * n * n, total), AHEAD).head.startswith("about 33")
+    few = run_of({"torch": lambda n: MS * n}, (64, 256, 1024))  # three peaks say nothing about their own law
+    assert "fit here" not in line(with_peaks(few, lambda n: 2e8 + 100 * n * n, 2**34), AHEAD).head
 
 
 def test_a_model_whose_positions_end_is_not_extrapolated() -> None:

@@ -69,6 +69,7 @@ def test_a_window_that_is_there_is_called_linear() -> None:
     found = line(document(run_of(windowed, LONG)))
     assert (found.head, found.tone) == ("yes, with a window of 256 tokens", "good")
     assert "from n = 1024 to 2048" in found.detail
+    assert "that rules out full attention" in found.detail
     sparse, dense = (
         np.polyfit(np.log(LONG[-2:]), np.log([law(n) for n in LONG[-2:]]), 1)[0] for law in (windowed, full)
     )

@@ -48,7 +48,7 @@ def test_memory_is_stacked_by_kind_against_what_was_predicted(run: Run) -> None:
         ("activations", 5.0),
     ]
     assert {mark["size"] for mark in dots(spec, 1)} == {8.0}
-    assert "Bars are its parts by kind" in said(made, "memory")
+    assert "Bars are what the model takes of that, by kind" in said(made, "memory")
 
 
 def test_without_parts_the_peaks_are_told(run: Run) -> None:
