@@ -44,7 +44,7 @@ def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
         return UNKNOWN, "too few lengths were measured to fit a law"
     head, detail = _time(law)
     if too_large := unfit(run, group, runtime):
-        return "does not fit here", f"{too_large}; given enough, {head}, {detail}, on {runtime}"
+        return "does not fit here", f"{too_large}; given enough, {head} ({detail}), on {runtime}"
     straight = f"; by the straight line from n = {law.lengths[0]} on" if _straight(run, group, runtime) else ""
     reach = "" if group.phase == "step" else _reach(law)
     return head, f"{detail}{straight}, on {runtime}{reach}"
