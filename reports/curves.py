@@ -75,7 +75,9 @@ def _ahead(run: Run, group: Group, runtime: str, law: Growth) -> Cell:
         return Cell(f"beyond its {limit:,} positions", tone="muted")
     if too_large := unfit(run, group, runtime):
         return Cell("does not fit here", tone="muted", note=too_large)
-    farther = law_ahead(run, group, runtime) or law.fit
+    farther = law_ahead(run, group, runtime)
+    if farther is None:
+        return Cell("cannot tell", tone="muted", note="as many lengths as terms fit any law")
     low, mid, high = predict(farther, TARGET)
     return Cell(duration(mid, Interval(low, high)), mid, note="" if farther == law.fit else _line(farther))
 

@@ -76,7 +76,7 @@ def test_a_window_that_is_there_is_called_linear() -> None:
     assert f"theory predicts n^{sparse:.2f}, with full attention n^{dense:.2f}" in found.detail
 
 
-@pytest.mark.parametrize("lengths", [LONG, LONG[:2] + LONG[4:]])
+@pytest.mark.parametrize("lengths", [LONG, LONG[:2] + LONG[3:]])
 def test_far_beyond_a_window_the_straight_line_goes_on(lengths: tuple[int, ...]) -> None:
     run = run_of(windowed, lengths)
     (group,) = groups(run)
@@ -89,6 +89,14 @@ def test_far_beyond_a_window_the_straight_line_goes_on(lengths: tuple[int, ...])
     ahead = answers(document(run), "mistral-7b")[AHEAD, "forward"]
     assert ahead.head == f"about {duration(mid)}"
     assert f"by the straight line from n = {law.lengths[0]} on" in ahead.detail
+
+
+def test_two_lengths_are_no_straight_line() -> None:
+    run = run_of(windowed, LONG[:2] + LONG[4:])
+    (group,) = groups(run)
+    law = law_ahead(run, group, "torch")
+    assert law is not None
+    assert law.lengths == (64, 128, 1024, 2048)
 
 
 def test_a_window_that_is_not_there_is_gone_beyond_as_a_square() -> None:
