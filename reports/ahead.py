@@ -16,7 +16,8 @@ from .trend import UNKNOWN
 
 TARGET = 32_768  # the length that people ask about
 BUDGET_NS = 1e9
-SURE, _ROUGH = 3.0, 30.0  # factors between the ends of an interval up to which it is an answer, or a rough one
+# Factors between the ends of an interval up to which it is an answer, a rough one, or worth its upper end.
+SURE, _ROUGH, _ANY = 3.0, 30.0, 1000.0
 _STRAIGHT = 2  # terms of a straight line
 _OFF = 0.01  # of operations: nearer to a straight line is on it
 
@@ -47,7 +48,8 @@ def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
         return UNKNOWN, f"{TERMS + 1} lengths at least say how far times lie from a law"
     head, detail = _time(law)
     if too_large := unfit(run, group, runtime):
-        return "does not fit here", f"{too_large}; given enough, {head} ({detail}), on {runtime}"
+        time = f"with enough of it, {head} ({detail})" if head != UNKNOWN else f"of the time, {detail}"
+        return "does not fit here", f"{too_large}; {time}, on {runtime}"
     straight = f"; by the straight line from n = {law.lengths[0]} on" if _straight(run, group, runtime) else ""
     reach = "" if group.phase == "step" else _reach(law)
     return head, f"{detail}{straight}, on {runtime}{reach}"
@@ -95,7 +97,8 @@ def _time(fit: Fit) -> tuple[str, str]:
         return f"about {duration(estimate.mid)}", f"{ends}; {reach}"
     if _spread(estimate) <= _ROUGH:
         return f"roughly {duration(estimate.mid)}", f"anything from {ends} fits the data; {reach}"
-    return UNKNOWN, f"the data leave {ends}; {reach}"
+    left = ends if _spread(estimate) <= _ANY else f"anything from {duration(estimate.low)} on"
+    return UNKNOWN, f"the data leave {left}; {reach}"
 
 
 def _reach(fit: Fit) -> str:

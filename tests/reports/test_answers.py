@@ -171,6 +171,9 @@ def test_too_few_lengths_or_too_much_noise_give_no_time_at_32768() -> None:
     for few in ((64, 128), (64, 128, 256)):
         found = line(run_of({"torch": lambda n: MS * n}, few), AHEAD)
         assert (found.head, found.detail) == ("cannot tell", "4 lengths at least say how far times lie from a law")
+    none = line(run_of({"torch": lambda n: MS * (1 + 3 * (n == 256))}, (64, 128, 256, 512)), AHEAD)
+    assert (none.head, none.tone) == ("cannot tell", "unsure")
+    assert re.match(r"the data leave anything from .* on; 64 times the longest measured n, on torch", none.detail)
     wild = run_of({"torch": lambda n: MS * n}, (64, 128, 256, 512), noise=0.6)
     assert line(wild, AHEAD).head in ("cannot tell", "roughly 32.8 s") or "anything from" in line(wild, AHEAD).detail
 
@@ -188,7 +191,7 @@ def test_what_does_not_fit_into_memory_has_no_time_there() -> None:
     found = line(square, AHEAD)
     assert found.head == "does not fit here"
     assert re.match(
-        r"it takes about 100 GiB of memory \(.*\), and 16\.0 GiB are here; given enough, about 33", found.detail
+        r"it takes about 100 GiB of memory \(.*\), and 16\.0 GiB are here; with enough of it, about 33", found.detail
     )
     (law,) = records(tables(document(square), "scaling")[LAWS_TABLE])
     assert law["at 32,768"].text == "does not fit here"
