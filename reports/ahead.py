@@ -39,7 +39,10 @@ def law_ahead(run: Run, group: Group, runtime: str) -> Fit | None:
 
 
 def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
-    """What the law says about `TARGET` tokens and about a second, unless positions or memory end before."""
+    """What the law says about `TARGET` tokens and about a second, unless positions or memory end before.
+
+    Where the memory is too small for one runtime, another one for which it may do is asked.
+    """
     limit = positions(run, group)
     if limit is not None and limit < TARGET:
         return "not possible", f"this model has {limit:,} positions"
@@ -48,11 +51,20 @@ def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
         return UNKNOWN, f"{TERMS + 1} lengths at least say how far times lie from a law"
     head, detail = _time(law)
     if too_large := unfit(run, group, runtime):
+        if other := _smaller(run, group):
+            head, detail = ahead(run, group, other)
+            return f"{head} on {other}", f"{detail}; {runtime} does not fit: {too_large}"
         time = f"with enough of it, {head} ({detail})" if head != UNKNOWN else f"of the time, {detail}"
         return "does not fit here", f"{too_large}; {time}, on {runtime}"
     straight = f"; by the straight line from n = {law.lengths[0]} on" if _straight(run, group, runtime) else ""
     reach = "" if group.phase == "step" else _reach(law)
     return head, f"{detail}{straight}, on {runtime}{reach}"
+
+
+def _smaller(run: Run, group: Group) -> str | None:
+    """The runtime that is the fastest at `TARGET` tokens of those that may fit."""
+    laws = {name: law for name in group.lines if (law := law_ahead(run, group, name)) and not unfit(run, group, name)}
+    return min(laws, key=lambda name: laws[name].predict(TARGET), default=None)
 
 
 def unfit(run: Run, group: Group, runtime: str) -> str | None:

@@ -29,8 +29,9 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def duration(ns: float, interval: Interval | None = None) -> str:
-    """Nanoseconds in the unit that suits them: `12.3 ms (12.1–12.6)`."""
-    factor, unit = next((pair for pair in _TIMES if abs(ns) >= pair[0] * _ROUNDS_UP), _TIMES[-1])
+    """Nanoseconds in the unit that suits them, which is that of the upper end for none: `12.3 ms (12.1–12.6)`."""
+    size = interval.high if ns == 0 and interval and math.isfinite(interval.high) else abs(ns)
+    factor, unit = next((pair for pair in _TIMES if size >= pair[0] * _ROUNDS_UP), _TIMES[-1])
     return f"{number(ns / factor)} {unit}{_ends(interval, lambda end: number(end / factor))}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..bench.complexity import slope
-from ..bench.growth import ABOVE, SEPARATE, Growth, Read, told_apart
+from ..bench.growth import ABOVE, SEPARATE, Growth, Read, adverb, told_apart
 from ..bench.plausible import gflops
 from ..bench.records import Measurement, Run
 from .document import Cell, Table, Tone
@@ -21,7 +21,7 @@ RULE = (
     f"Sparse attention: theory predicts one exponent with the keys that are read and one with all keys. Where they are "
     f"less than {SEPARATE:g} apart, time cannot tell; else the interval must lie wholly on one side of their middle, "
     "and be no wider than they are apart. Linear: that with the keys that are read is at most "
-    f"{ABOVE:g}."
+    f"{ABOVE:g}; ✓ where the interval holds nothing else, ≈ where it only holds no full attention."
 )
 _TONES: Mapping[Read, Tone] = {"sparse": "good", "dense": "bad"}  # every other word is unsure
 _WHY: Mapping[Read, str] = {
@@ -49,11 +49,18 @@ class Reading:
         return self.word == "sparse" and self.sparse <= ABOVE
 
     @property
+    def exact(self) -> bool:
+        """Whether nothing but linear is in the interval, and not only no full attention."""
+        return adverb(self.growth.interval) == "linearly"
+
+    @property
     def head(self) -> str:
         """The same in a word."""
         if self.word not in ("sparse", "dense"):
             return UNKNOWN
-        return "yes" if self.linear else "no"
+        if not self.linear:
+            return "no"
+        return "yes" if self.exact else "consistent"
 
     @property
     def answer(self) -> str:
@@ -62,12 +69,14 @@ class Reading:
             return f"{self.head}: as if all keys were read, and not {self.reads}"
         if self.word != "sparse":
             return self.head
-        return f"yes, with {self.reads}" if self.linear else f"no, yet as cheap as {self.reads} can be"
+        if not self.linear:
+            return f"no, yet as cheap as {self.reads} can be"
+        return f"yes, with {self.reads}" if self.exact else f"consistent with linear: {self.reads}"
 
     @property
     def tone(self) -> Tone:
         """Whether the sparse attention is really there."""
-        return _TONES.get(self.word, "unsure")
+        return "near" if self.linear and not self.exact else _TONES.get(self.word, "unsure")
 
     @property
     def evidence(self) -> str:

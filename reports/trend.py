@@ -78,5 +78,5 @@ def _short(found: Growth) -> str:
         return ""
     how = "flatter at short n, where fixed costs weigh more" if overall < found.exponent else "steeper at short n"
     if overall < 0:
-        how = "less than at short n, as with other work on the machine then"
+        how = "since short n took longer than longer ones: the machine may have been busy then"
     return f"; over all n from {first} it is n^{exponent(overall)}, {how}"

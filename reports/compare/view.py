@@ -19,8 +19,13 @@ IDENTITY = ("model", "phase", "runtime", "new tokens", "past")
 _READING = (
     "Change: time of the head over time of the base. The 95 % intervals hold the noise within both runs and the "
     "noise between them, which is estimated from the scatter over all cases of a runtime. A case is called slower or "
-    "faster when this interval and the rank test on its blocks both say so after correction for the number of cases. A "
-    "runtime as a whole is the mean over its models, those whose change is known well counting for more.",
+    "faster when this interval and the rank test on its blocks both say so; both p are corrected for the number of "
+    "cases. A runtime as a whole is the mean over its models, those whose change is known well counting for more.",
+)
+
+_PAIRED = (
+    "Here a change is the median over rounds of the ratio of two blocks that followed each other, which the medians of "
+    "base and head beside it need not show."
 )
 
 
@@ -62,7 +67,8 @@ def runtimes(comparison: Comparison) -> Table:
 def _summary(comparison: Comparison, charts: bool) -> Section:
     tables = [table for table in (runtimes(comparison), changed(comparison)) if table.rows]
     drawn = [ratios(comparison)] if charts and comparison.changes else []
-    return Section("summary", "Summary", sentences(comparison), (*tables, *drawn), _READING if tables else ())
+    notes = (*_READING, *((_PAIRED,) if comparison.together else ())) if tables else ()
+    return Section("summary", "Summary", sentences(comparison), (*tables, *drawn), notes)
 
 
 def _cases(comparison: Comparison, charts: bool) -> Section | None:
@@ -72,7 +78,7 @@ def _cases(comparison: Comparison, charts: bool) -> Section | None:
 
 
 def _changes(caption: str, found: Iterable[Change], *, details: bool = False) -> Table:
-    columns = (*IDENTITY, "base", "head", "change", "verdict", "rank test", "p")
+    columns = (*IDENTITY, "base", "head", "change", "verdict", "p, ranks", "p, ratio")
     return Table(caption, columns, tuple(_row(c) for c in found), details=details)
 
 

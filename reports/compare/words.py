@@ -85,7 +85,9 @@ def _counts(comparison: Comparison) -> str:
     counts = Counter(change.word for change in comparison.changes)
     words: tuple[Word, ...] = ("slower", "faster", "same", "cannot tell")
     said = listing([f"{counts[word]} {worded(word)}" for word in words if counts[word]]) if counts else ""
-    return f"Of {plural(len(comparison.changes), 'case')} timed in both runs: {said}." if said else ""
+    alone = comparison.slower_overall and not comparison.called("slower")
+    more = " What is sure of all cases together is sure of none alone." if alone else ""
+    return f"Of {plural(len(comparison.changes), 'case')} timed in both: {said}.{more}" if said else ""
 
 
 def _gone(comparison: Comparison) -> str:

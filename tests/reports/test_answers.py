@@ -198,6 +198,18 @@ def test_what_does_not_fit_into_memory_has_no_time_there() -> None:
     assert "100 GiB" in law["at 32,768"].note
 
 
+def test_where_one_runtime_does_not_fit_the_other_is_asked() -> None:
+    run = run_of({"torch": lambda n: 2 * MS * n, "ort-cpu": lambda n: MS * n}, (64, 256, 1024, 4096))
+    made = with_peaks(run, lambda n: 2e8 + 1e4 * n, 2**34)
+    large = tuple(
+        replace(m, peak_bytes=int(2e8 + 100 * m.case.seq**2)) if m.case.runtime == "ort-cpu" else m
+        for m in made.measurements
+    )
+    found = line(replace(made, measurements=large), AHEAD)
+    assert re.match(r"about 6\d\.\d s on torch", found.head)
+    assert "; ort-cpu does not fit: it takes about 100 GiB of memory" in found.detail
+
+
 @pytest.mark.parametrize("total", [2**38, None, "much", 0, -1])
 def test_what_may_fit_has_a_time(total: object) -> None:
     run = run_of({"torch": lambda n: MS * n}, (64, 256, 1024, 4096))

@@ -29,6 +29,8 @@ def test_duration(ns: float, text: str) -> None:
 
 def test_an_interval_has_the_unit_of_its_number() -> None:
     assert format.duration(1.34e6, Interval(0.98e6, 1.7e6)) == "1.34 ms (0.980–1.70)"
+    assert format.duration(0, Interval(0, 1.55e6)) == "0 ms (0–1.55)"
+    assert format.duration(0, Interval(0, math.inf)) == "0 ns (no interval)"
     assert format.ratio(1.344, Interval(1.296, 1.384)) == "1.34× (1.30–1.38)"
     assert format.exponent(1.0234, Interval(0.978, 1.061)) == "1.02 (0.98–1.06)"
     assert format.exponent(-0.001, Interval(-1.39, 0.004)) == "0.00 (-1.39 to 0.00)"

@@ -76,6 +76,12 @@ def test_a_window_that_is_there_is_called_linear() -> None:
     assert f"theory predicts n^{sparse:.2f}, with full attention n^{dense:.2f}" in found.detail
 
 
+def test_a_window_whose_exponent_is_rough_is_consistent_with_linear() -> None:
+    found = line(document(run_of(windowed, (*LONG, 4096, 8192), noise=0.09)))
+    assert (found.head, found.tone) == ("consistent with linear: a window of 256 tokens", "near")
+    assert "that rules out full attention" in found.detail
+
+
 @pytest.mark.parametrize("lengths", [LONG, LONG[:2] + LONG[3:]])
 def test_far_beyond_a_window_the_straight_line_goes_on(lengths: tuple[int, ...]) -> None:
     run = run_of(windowed, lengths)

@@ -58,6 +58,13 @@ def test_five_per_cent_are_called_through_them() -> None:
         assert ort.ratio == pytest.approx(1.05, abs=0.012)
 
 
+def test_what_is_sure_of_all_cases_and_of_none_alone_is_said() -> None:
+    pair = compare([beside(1, lambda case: 1.03 if case.runtime == "ort-cpu" else 1.0)])
+    assert pair.slower_overall
+    assert not pair.called("slower")
+    assert any("sure of all cases together is sure of none alone" in sentence for sentence in sentences(pair))
+
+
 def test_a_change_of_all_runtimes_is_called() -> None:
     assert {o.word for o in compare([beside(0, lambda _: 1.05)]).overall} == {"slower"}
 
