@@ -50,8 +50,8 @@ def _versions(runs: Sequence[Run]) -> str:
         versions = environment.get("versions") if isinstance(environment, Mapping) else None
         for name, version in versions.items() if isinstance(versions, Mapping) else ():
             found.setdefault(plain(name), {})[plain(version)] = None
-    said = listing([f"{name} {' or '.join(known)}" for name, known in found.items()])
-    return f", with {said}" if said else ""
+    said = [f"{name} {' or '.join(known)}" for name, known in found.items()]
+    return f", with {listing(said)}" if said else ""
 
 
 def _lines(runs: Sequence[Run]) -> list[_Line]:

@@ -63,9 +63,10 @@ def _mean(cases: Sequence[Change], noise: Noise) -> Deviation:
     found = [_model(members) for members in models.values()]
     apart = heterogeneity([one for one in found if math.isfinite(one.error)])
     weights = [1 / (one.error**2 + apart**2) for one in found]
-    total = sum(weights)
-    errors = [weight / total * one.error for weight, one in zip(weights, found, strict=True)] if total else [math.inf]
-    return _weighted(found, weights, math.hypot(*errors))
+    errors = [
+        weight * one.error for weight, one in zip(weights, found, strict=True) if weight
+    ]  # 0 where nothing is known
+    return _weighted(found, weights, math.hypot(*errors) / sum(weights) if errors else math.inf)
 
 
 def _model(cases: Sequence[Deviation]) -> Deviation:

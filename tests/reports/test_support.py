@@ -121,6 +121,7 @@ def test_versions_are_those_of_all_runs(run: Run) -> None:
         [ran({"torch": "2.13.0", "onnx": "1.23"}), ran({"torch": "2.14.0"}), ran("odd"), ran({3: [4]})]
     ).lead
     assert "with torch 2.13.0 or 2.14.0, onnx 1.23" in lead
+    assert "with" not in matrix([ran(None)]).lead[0]
 
 
 def test_a_runtime_that_nothing_ran_on_has_its_reason(run: Run) -> None:

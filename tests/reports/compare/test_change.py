@@ -238,3 +238,14 @@ def test_how_far_models_really_lie_apart_is_told_from_their_errors() -> None:
     assert heterogeneity(found) == pytest.approx(0.05, rel=0.05)
     assert heterogeneity([Deviation(float(rng.normal(0, 0.05)), 0.1) for _ in range(99)]) == 0.0
     assert heterogeneity(found[:1]) == heterogeneity([]) == 0.0
+
+
+def test_a_model_with_single_blocks_leaves_the_others_as_they_are() -> None:
+    def cut(chosen: Run) -> Run:
+        single = [replace(m, blocks_ns=m.blocks_ns[:1]) if m.case.model == "m0" else m for m in chosen.measurements]
+        return replace(chosen, measurements=tuple(single))
+
+    pair = compare([cut(run(0)), cut(run(1, runtime("ort-cpu", 1.05)))])
+    assert len(pair.changes) == len(cases())
+    assert pair.overall[1].word == "slower"
+    assert pair.overall[1].ratio == pytest.approx(1.05, abs=0.01)
