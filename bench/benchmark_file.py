@@ -29,7 +29,7 @@ OPTIONS = {
 
 def write(run: Run) -> str:
     """The run as one JSON document."""
-    environment = run.header.get("environment") or {}
+    environment = run.environment
     document = {
         "machine_info": {
             "node": "",

@@ -12,7 +12,15 @@ from typing import Any
 from ..export import machine
 
 PACKAGES = (
-    *("isorun", "torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt"),
+    "isorun",
+    "torch",
+    "onnx",
+    "onnxscript",
+    "onnx-ir",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "openvino",
+    "tensorrt",
     "numpy",
 )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -42,6 +42,11 @@ class Case:
     def length(self) -> int:
         """The axis along which cost grows: new tokens in `forward`, cached tokens in `step`."""
         return self.past if self.phase == "step" else self.seq
+
+    @property
+    def point(self) -> Case:
+        """The case whatever its runtime: all runtimes of a point are measured in turn, or none."""
+        return replace(self, runtime="")
 
     def __str__(self) -> str:
         return (
@@ -156,6 +161,12 @@ class Run:
     measurements: tuple[Measurement, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[str, ...] = field(default=())
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """What the header says of the place; nothing where that cannot be read."""
+        found = self.header.get("environment")
+        return found if isinstance(found, Mapping) else {}
 
 
 def to_line(record: Measurement | Verdict) -> str:

@@ -18,7 +18,7 @@ from .runfolder import RunError, read_run
 from .suite import Suite, groups
 
 # Times of two machines, or of two versions, do not belong into one run.
-SAME = ("processor", "cores", "threads", "python", "versions")
+SAME = ("processor", "cores", "threads", "python", "versions", "base")
 
 
 @contextmanager
@@ -89,8 +89,8 @@ def mend(folder: Path, runtimes: tuple[str, ...]) -> Run:
     rows: dict[Case, set[str]] = defaultdict(set)
     for m in run.measurements:
         if not left_out(m):
-            rows[length_of(m)].add(m.case.runtime)
-    kept = [m for m in run.measurements if rows[length_of(m)] >= set(runtimes)]
+            rows[m.case.point].add(m.case.runtime)
+    kept = [m for m in run.measurements if rows[m.case.point] >= set(runtimes)]
     if torn or run.problems or len(kept) < len(run.measurements):
         part = records.with_suffix(".part")
         with part.open("w") as stream:
@@ -100,11 +100,6 @@ def mend(folder: Path, runtimes: tuple[str, ...]) -> Run:
             os.fsync(stream.fileno())
         part.replace(records)
     return replace(run, measurements=tuple(kept), problems=())
-
-
-def length_of(m: Measurement) -> Case:
-    """A case whatever its runtime."""
-    return replace(m.case, runtime="")
 
 
 def left_out(m: Measurement) -> bool:
@@ -124,6 +119,6 @@ def refuse_other_place(run: Run, threads: int, base: Base | None) -> None:
         here["base"] = {"versions": base.versions}
     elif "base" in there:
         raise RunError(f"{run.folder}: it was measured beside another environment: name its Python with --base again")
-    for key in (*SAME, "base"):
+    for key in SAME:
         if there.get(key) != here.get(key):
             raise RunError(f"{run.folder}: {key} was {there.get(key)} and is {here.get(key)} here: start a new run")

@@ -26,7 +26,7 @@ from .plan import LEAST_CASE_S, Pace, Plan
 from .plausible import ceiling, refusal
 from .prepare import Preparation, Prepared
 from .records import Case, Measurement, Run, Verdict
-from .resume import alone, append, length_of, mend, refuse_other_place, suite_of
+from .resume import alone, append, mend, refuse_other_place, suite_of
 from .runfolder import RunError, read_run, write_header
 from .suite import Group, Point, Suite, SuiteError, groups, sizes
 from .twins import control
@@ -217,7 +217,7 @@ class Runner:
 
     def _remaining(self) -> list[Group]:
         """The groups with the points that have no row yet; a group that is complete is not exported again."""
-        done = {length_of(m) for m in self._earlier.measurements} if self._earlier else set()
+        done = {m.case.point for m in self._earlier.measurements} if self._earlier else set()
         left = [
             replace(group, points=tuple(point for point in group.points if group.case(point, "") not in done))
             for group in groups(self.suite)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..bench.complexity import TERMS, Fit, fit
 from ..bench.extrapolate import Estimate, largest, predict
@@ -32,10 +32,11 @@ def law_ahead(run: Run, group: Group, runtime: str) -> Fit | None:
     through both of these, or to the noise of the last, would rule at any length that is far enough. So a straight line
     is fitted to the lengths from which the model's operations follow one.
     """
-    found, line = growth(group, runtime), _straight(run, group, runtime)
-    if not line:
+    line, terms = _basis(run, group, runtime)
+    if terms == TERMS:
+        found = growth(group, runtime)
         return found.fit if found and len(found.fit.lengths) > TERMS else None
-    return fit([m.case.length for m in line], [m.block_medians_ns for m in line], terms=_STRAIGHT)
+    return fit([m.case.length for m in line], [m.block_medians_ns for m in line], terms=terms)
 
 
 def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
@@ -56,9 +57,10 @@ def ahead(run: Run, group: Group, runtime: str) -> tuple[str, str]:
             return f"{head} on {other}", f"{detail}; {runtime} does not fit: {too_large}"
         time = f"with enough of it, {head} ({detail})" if head != UNKNOWN else f"of the time, {detail}"
         return "does not fit here", f"{too_large}; {time}, on {runtime}"
-    straight = f"; by the straight line from n = {law.lengths[0]} on" if _straight(run, group, runtime) else ""
+    straight = _basis(run, group, runtime)[1] < TERMS
+    by = f"; by the straight line from n = {law.lengths[0]} on" if straight else ""
     reach = "" if group.phase == "step" else _reach(law)
-    return head, f"{detail}{straight}, on {runtime}{reach}"
+    return head, f"{detail}{by}, on {runtime}{reach}"
 
 
 def _smaller(run: Run, group: Group) -> str | None:
@@ -69,15 +71,13 @@ def _smaller(run: Run, group: Group) -> str | None:
 
 def unfit(run: Run, group: Group, runtime: str) -> str | None:
     """Why the memory of this machine is for sure too small for `TARGET` tokens; None where it may do."""
-    environment = run.header.get("environment")
-    total = whole(environment.get("memory_bytes")) if isinstance(environment, Mapping) else None
-    straight = _straight(run, group, runtime)
-    line = straight or group.curve(runtime)
+    total = whole(run.environment.get("memory_bytes"))
+    line, terms = _basis(run, group, runtime)
     peaks = [m.peak_bytes for m in line if m.peak_bytes]
     if total is None or total < 1 or len(peaks) < len(line):
         return None
     try:
-        law = fit([m.case.length for m in line], [[peak] for peak in peaks], terms=_STRAIGHT if straight else TERMS)
+        law = fit([m.case.length for m in line], [[peak] for peak in peaks], terms=terms)
     except ValueError:
         return None
     low, mid, high = predict(law, TARGET)
@@ -86,18 +86,19 @@ def unfit(run: Run, group: Group, runtime: str) -> str | None:
     return f"it takes about {memory(mid)} of memory ({memory(low)}–{memory(high)}), and {memory(total)} are here"
 
 
-def _straight(run: Run, group: Group, runtime: str) -> Sequence[Measurement]:
-    """The end of a line that was measured to be linear: its last doubling, and the lengths before that at which the
-    model's operations follow the same straight line; empty for any other line, and where that is too short."""
-    read = reading(run, group, runtime)
+def _basis(run: Run, group: Group, runtime: str) -> tuple[Sequence[Measurement], int]:
+    """What a law to go beyond is fitted to, and its terms: a whole line; or, of one that was measured to be linear, two
+    terms to its end, which are its last doubling and the lengths before that at which the model's operations follow the
+    same straight line, if they are enough."""
+    line, read = group.curve(runtime), reading(run, group, runtime)
     if read is None or not read.linear:
-        return ()
-    line, low, high = group.curve(runtime), read.growth.low, read.growth.high
+        return line, TERMS
+    low, high = read.growth.low, read.growth.high
     work = {m.case.length: m.flops or 0 for m in line}
     slope = (work[high] - work[low]) / (high - low)
     off = [n for n in work if n < low and abs(work[high] - slope * (high - n) - work[n]) > _OFF * work[n]]
     found = [m for m in line if m.case.length > max(off, default=0)]
-    return found if len(found) > _STRAIGHT else ()
+    return (found, _STRAIGHT) if len(found) > _STRAIGHT else (line, TERMS)
 
 
 def _time(fit: Fit) -> tuple[str, str]:

@@ -91,8 +91,7 @@ def write(run: Run, folder: Path) -> Path:
 
 def _lead(run: Run) -> list[str]:
     """When, where and how much: one paragraph, and a warning when the run is not whole."""
-    header, environment = run.header, run.header.get("environment")
-    machine = plain(environment.get("processor")) if isinstance(environment, Mapping) else ""
+    header, machine = run.header, plain(run.environment.get("processor"))
     version = plain(header.get("isorun"))
     counts = Counter(m.status for m in run.measurements)
     cases = listing([f"{count} {status}" for status, count in counts.items()]) if counts else "none measured"

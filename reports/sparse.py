@@ -124,9 +124,7 @@ def _full(run: Run, m: Measurement) -> float | None:
         return None
     if not m.expected_ns:
         return m.dense_flops
-    environment = run.header.get("environment")
-    rates = gflops(environment, m.case.dtype) if isinstance(environment, Mapping) else {}
-    rate = rates.get(m.case.runtime, 0.0)
+    rate = gflops(run.environment, m.case.dtype).get(m.case.runtime, 0.0)
     return m.expected_ns + (m.dense_flops - m.flops) / rate if rate > 0 else None
 
 

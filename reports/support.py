@@ -46,8 +46,7 @@ def _versions(runs: Sequence[Run]) -> str:
     """What the runs ran on: the version of each package, or all that it had in them."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
-        environment = run.header.get("environment")
-        versions = environment.get("versions") if isinstance(environment, Mapping) else None
+        versions = run.environment.get("versions")
         for name, version in versions.items() if isinstance(versions, Mapping) else ():
             found.setdefault(plain(name), {})[plain(version)] = None
     said = [f"{name} {' or '.join(known)}" for name, known in found.items()]

@@ -36,10 +36,7 @@ def _renamed(m: Measurement) -> Measurement:
 
 def _header(run: Run) -> Mapping[str, Any]:
     """The header with the versions of the other environment."""
-    environment = run.header.get("environment")
-    if not isinstance(environment, Mapping):
-        return run.header
-    other = environment.get("base")
+    other = run.environment.get("base")
     found = other.get(VERSIONS) if isinstance(other, Mapping) else None
-    kept = {key: value for key, value in environment.items() if key != VERSIONS}
+    kept = {key: value for key, value in run.environment.items() if key != VERSIONS}
     return {**run.header, "environment": {**kept, VERSIONS: found} if found else kept}

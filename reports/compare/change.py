@@ -98,19 +98,17 @@ def sure(found: Sequence[Change], noise: Noise, limit: float) -> tuple[Change, .
 
 def _rank(pair: Pair) -> float:
     """The two-sided p-value of the rank test; exact where no two blocks are equal."""
-    before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
     if not pair.together:
-        return float(mannwhitneyu(before, after).pvalue)
-    apart = [math.log(new / old) for new, old in zip(after, before, strict=False) if new != old]
+        return float(mannwhitneyu(pair.base.block_medians_ns, pair.head.block_medians_ns).pvalue)
+    apart = [math.log(ratio) for ratio in pair.ratios if ratio != 1]
     return float(wilcoxon(apart).pvalue) if apart else 1.0
 
 
 def _separate(pair: Pair, rank: float) -> bool:
     """Whether all blocks say the same, and are enough to say something."""
-    before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
     if pair.together:
-        ratios = [new / old for new, old in zip(after, before, strict=False)]
-        return rank <= _FIVE and (min(ratios) > 1 or max(ratios) < 1)
+        return rank <= _FIVE and (min(pair.ratios) > 1 or max(pair.ratios) < 1)
+    before, after = pair.base.block_medians_ns, pair.head.block_medians_ns
     return rank < LEVEL and (max(before) < min(after) or max(after) < min(before))
 
 

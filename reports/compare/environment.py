@@ -58,11 +58,9 @@ def check(found: Iterable[Difference], allowed: Collection[str] = ()) -> None:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
-    environment = run.header.get("environment")
-    if isinstance(environment, Mapping):
-        for key, value in environment.items():
-            if key not in _LEFT_OUT:
-                yield from _flat(str(key), value)
+    for key, value in run.environment.items():
+        if key not in _LEFT_OUT:
+            yield from _flat(str(key), value)
     placed: dict[str, set[str]] = {}
     for m in run.measurements:
         if m.placement:

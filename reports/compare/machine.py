@@ -21,24 +21,23 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from statistics import NormalDist, fmean, median
+from statistics import fmean, median
 
 from ...bench.plausible import FLOAT, gflops
 from ...bench.records import Case, Run
-from .noise import Deviation, Noise, whole
+from .noise import NORMAL_MEDIAN, Deviation, Noise, whole
 
 UNEVEN = 0.5  # standard deviation of how much further the machine moves one runtime than another
 STILL = 0.01  # of a yardstick: it has not moved
 ENOUGH = 4  # lengths that can agree with each other
 STEADY = 0.03  # standard deviation over lengths that processes of the same code leave
-_NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)
 
 
 def parted(base: Run, head: Run, cases: Sequence[Case], found: Sequence[Deviation], noise: Noise) -> list[Deviation]:
     """The deviations of some cases with the machine's part in each; nothing is in it where nothing speaks for one."""
     points: dict[Case, list[Deviation]] = {}
     for case, deviation in zip(cases, found, strict=True):
-        points.setdefault(point(case), []).append(whole(deviation, noise))
+        points.setdefault(case.point, []).append(whole(deviation, noise))
     several = {key: members for key, members in points.items() if len(members) > 1}
     if not several or _still(controls(base, head), several.values()):
         return list(found)
@@ -46,15 +45,10 @@ def parted(base: Run, head: Run, cases: Sequence[Case], found: Sequence[Deviatio
     spells = _spells(several.values())
     return [
         replace(deviation, machine=least[key], unsure=math.hypot(UNEVEN * least[key], spells))
-        if (key := point(case)) in several
+        if (key := case.point) in several
         else deviation
         for case, deviation in zip(cases, found, strict=True)
     ]
-
-
-def point(case: Case) -> Case:
-    """What the runtimes of a length have in common."""
-    return replace(case, runtime="")
 
 
 def controls(base: Run, head: Run) -> tuple[float, ...]:
@@ -84,10 +78,8 @@ def _scatter(points: Iterable[Sequence[Deviation]]) -> float:
     """The standard deviation over lengths of the mean change of their runtimes, which a few far ones do not make."""
     means = [fmean(member.value for member in members) for members in points]
     middle = median(means)
-    return median(abs(mean - middle) for mean in means) / _NORMAL_MEDIAN
+    return median(abs(mean - middle) for mean in means) / NORMAL_MEDIAN
 
 
 def _rates(run: Run) -> Mapping[str, float]:
-    environment = run.header.get("environment")
-    rates = gflops(environment, FLOAT) if isinstance(environment, Mapping) else {}
-    return {name: rate for name, rate in rates.items() if 0 < rate < math.inf}
+    return {name: rate for name, rate in gflops(run.environment, FLOAT).items() if 0 < rate < math.inf}

@@ -24,6 +24,11 @@ class Pair:
     head: Measurement
     together: bool = False
 
+    @property
+    def ratios(self) -> list[float]:
+        """Head over base, round by round; of runs that alternated."""
+        return [new / old for new, old in zip(self.head.block_medians_ns, self.base.block_medians_ns, strict=False)]
+
 
 @dataclass(frozen=True)
 class Fate:

@@ -35,7 +35,7 @@ from ...bench.timing import Interval
 USUAL, PRIOR = 0.01, 4.0  # what two runs differ by before one has looked, and how many cases that is worth
 TAILS = 4.0  # degrees of freedom of a single case at most: one that a neighbour's work hit lies far out
 EFFICIENCY = 0.5  # of the median of differences, against the sum of squares
-_NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)  # the median of the absolute value of a standard normal number
+NORMAL_MEDIAN = NormalDist().inv_cdf(0.75)  # the median of the absolute value of a standard normal number
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def estimate(groups: Iterable[Sequence[Deviation]]) -> Noise:
     known = [[d for d in group if math.isfinite(d.error)] for group in groups]
     scatter = np.concatenate([np.empty(0), *map(_differences, known)])
     freedom = EFFICIENCY * sum(len(group) - 1 for group in known if group)
-    square = float(np.median(scatter) / _NORMAL_MEDIAN) ** 2 if len(scatter) else 0.0
+    square = float(np.median(scatter) / NORMAL_MEDIAN) ** 2 if len(scatter) else 0.0
     pooled = (PRIOR + freedom * square) / (PRIOR + freedom)
     return Noise(math.sqrt(pooled), PRIOR + freedom)
 

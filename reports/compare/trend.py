@@ -10,7 +10,7 @@ neighbouring runs together; the variance of one run is half of that between two.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -20,8 +20,8 @@ from scipy.stats import false_discovery_control
 from ...bench.records import Case, Measurement, Run
 from ...bench.timing import Interval, log_error
 from .change import LEVEL
-from .deviations import deviation
-from .match import Pair, cases, match, untold
+from .deviations import alike, deviation
+from .match import cases, match, untold
 from .noise import USUAL, Deviation, Noise, estimate, p_value, ratio_interval
 
 
@@ -72,18 +72,11 @@ def trends(runs: Sequence[Run]) -> tuple[Trend, ...]:
 
 
 def _noise(runs: Sequence[Run]) -> Noise:
+    """What the machine did to a run is noise here."""
     groups: list[list[Deviation]] = []
     for before, after in pairwise(runs):
-        groups += _groups(match(before, after).pairs)
+        groups += alike((pair, deviation(pair)) for pair in match(before, after).pairs)
     return estimate(groups)
-
-
-def _groups(pairs: Sequence[Pair]) -> Iterable[list[Deviation]]:
-    """The pairs that should change alike; what the machine did to a run is noise here."""
-    groups: dict[tuple[str, str], list[Deviation]] = {}
-    for pair in pairs:
-        groups.setdefault((pair.base.case.runtime, pair.base.case.phase), []).append(deviation(pair))
-    return groups.values()
 
 
 def _levels(line: Sequence[Measurement | None], noise: Noise) -> Iterator[Level]:

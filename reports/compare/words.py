@@ -13,7 +13,7 @@ from ..format import listing, plural
 from ..series import PHASES
 from .change import WITHIN, Change, Word
 from .comparison import Comparison
-from .machine import controls, point
+from .machine import controls
 from .noise import USUAL
 from .overall import Overall
 
@@ -98,7 +98,7 @@ def _gone(comparison: Comparison) -> str:
 def _machine(comparison: Comparison) -> str:
     if comparison.together:
         return "Both were timed in the same rounds of blocks, so that what the machine did is in neither's favour."
-    shared = {point(found.case): found.deviation.machine for found in comparison.changes}
+    shared = {found.case.point: found.deviation.machine for found in comparison.changes}
     moved = [abs(part) for part in shared.values() if part]
     if len(moved) > len(shared) / 2 and median(moved) > USUAL:
         by = percent(round(math.expm1(median(moved)), 3))

@@ -78,19 +78,16 @@ def _stopped(timed: Sequence[Measurement]) -> str:
 
 def _ceilings(run: Run, timed: Sequence[Measurement]) -> str:
     """The rate that each precision was held to, or that there was none."""
-    environment = run.header.get("environment")
-    machine = environment if isinstance(environment, Mapping) else {}
     said = []
     for dtype in dict.fromkeys(m.case.dtype for m in timed):
-        rate = ceiling(machine, dtype)
+        rate = ceiling(run.environment, dtype)
         said.append(f"{dtype} {number(rate)} GFLOP/s" if rate else f"{dtype}: no rate, so only growth was judged")
     return "; ".join(said)
 
 
 def _overhead(run: Run, timed: Sequence[Measurement]) -> str:
     """What a call that computes nothing costs, beside the shortest time of the same runtime."""
-    environment = run.header.get("environment")
-    found = environment.get("overhead_ns") if isinstance(environment, Mapping) else None
+    found = run.environment.get("overhead_ns")
     empty = found if isinstance(found, Mapping) else {}
     said = []
     for name, ns in empty.items():

@@ -29,7 +29,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {"_bytes": memory, "_s": elapsed}
 
 def view(run: Run) -> Section | None:
     """Tables of facts; a fact that the header lacks has no row."""
-    environment = _mapping(run.header.get("environment"))
+    environment = run.environment
     tables = (
         _runtimes(run, environment),
         _facts("The machine", {key: value for key, value in environment.items() if key not in _LISTED}),
